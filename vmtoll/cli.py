@@ -23,6 +23,7 @@ from vmtoll.commands.demo import demo
 from vmtoll.commands.diagnose import diagnose
 from vmtoll.commands.help import OWN_EXITS, CliCommand, CommandGroup, describe, epilog
 from vmtoll.commands.list import list_names
+from vmtoll.commands.migrate import migrate
 from vmtoll.commands.notebook import notebook
 from vmtoll.commands.preflight import preflight
 from vmtoll.commands.provision import provision
@@ -84,6 +85,7 @@ _PANELS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
     "Read": {
         "show": show, "report": report, "notebook": notebook, "site": site, "replication": replication,
         "campaign-report": campaign.campaign_report, "partition": campaign.partition,
+        "migrate": migrate,
     },
     "Plan": {"capacity": capacity, "workload": workload.app},
     "Share": {"publish": publish, "compare": compare, "replay": replay},

@@ -66,9 +66,9 @@ def records_of(folder: Path, tmp_path: Path, environments: list[str], workloads:
         assert undisturbed(record) == set(), record.findings
         load = primary(record)
         assert number(load.throughput_rps) > 0 and number(load.server_cpu_us_per_request) > 0
-        assert number(load.service_time_p50_us) > 0
-        p99_us, enough = load.service_time_p99_us, number(load.transactions) >= FEWEST["p99"]
-        assert number(p99_us) >= number(load.service_time_p50_us) if enough else p99_us is None
+        assert number(load.service_time.p50_us) > 0
+        p99_us, enough = load.service_time.p99_us, number(load.transactions) >= FEWEST["p99"]
+        assert number(p99_us) >= number(load.service_time.p50_us) if enough else p99_us is None
     return records
 
 

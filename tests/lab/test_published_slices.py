@@ -10,6 +10,7 @@ import yaml
 
 from tests.lab.records import BY_CLIENT, measure, number, primary, undisturbed
 from tests.lab.the_lab import MACHINES, VMTOLL, Ssh
+from vmtoll.model.columns import value_of
 from vmtoll.model.finding import Code
 from vmtoll.paths import PROJECT
 from vmtoll.spec.catalog import Registry
@@ -117,8 +118,7 @@ def test_a_slice_is_measured(as_it_was: Path, tmp_path: Path, name: str, keys: d
         assert undisturbed(record) <= EXPECTED, who
         assert record.counts.bodies_wrong == 0, who
         for name_of_figure in FIGURES.get(name, []):
-            source = primary(record) if hasattr(primary(record), name_of_figure) else record.resources
-            assert number(getattr(source, name_of_figure)) >= 0, f"{name_of_figure}: {who}"
+            assert number(value_of(record, name_of_figure)) >= 0, f"{name_of_figure}: {who}"
     throughputs = [number(primary(record).throughput_rps) for record in records]
     # At a rate that is too high for its deadline all may be late: that is what a ramp is to find.
     assert (max if name == "rate-sweep-2006" else min)(throughputs) > 0, [record.findings for record in records]

@@ -54,7 +54,7 @@ def test_an_honest_tool_reports_the_stall(lab: Path, ssh: Ssh, tmp_path: Path, t
     truth_us = true_p99_us(stalled[0].result())
     load = primary(record)
     assert load.successful == load.requests == 8000, record.findings
-    assert number(load.response_time_p99_us) == pytest.approx(truth_us, rel=0.1)
+    assert number(load.response_time.p99_us) == pytest.approx(truth_us, rel=0.1)
     assert undisturbed(record) <= {Code.STALLED} | BY_INJECTION | LATE[tool]
     folder = (tmp_path / "results" / "latest").resolve()
     trials = pd.DataFrame({"record": [record], "requests": 8000, "offered_rps": RATE_RPS})

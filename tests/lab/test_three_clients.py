@@ -50,7 +50,7 @@ def test_three_clients_at_the_rate_of_one_are_the_same_load(by: Callable[..., Re
         assert undisturbed(record) == set(), record.findings
         assert primary(record).requests == primary(record).successful == 180
     assert primary(one).transferred_mb == primary(three).transferred_mb
-    medians_us = sorted(number(primary(record).response_time_p50_us) for record in (one, three))
+    medians_us = sorted(number(primary(record).response_time.p50_us) for record in (one, three))
     assert medians_us[1] / medians_us[0] < 3, "of 4 KB over links of one rate"
     assert number(primary(three).goodput_rps) / number(primary(one).goodput_rps) == pytest.approx(1, abs=0.1)
 

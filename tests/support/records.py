@@ -58,7 +58,8 @@ def make_record(
     measured: Mapping[str, float] | None = None,
 ) -> TrialRecord:
     """A record that was never measured; `measured`: the figures of its primary measurement, None without one."""
-    measurements = () if measured is None else (Measurement(role=Role.PRIMARY, tool="siege", **measured),)  # type: ignore[arg-type]
+    bare = Measurement(role=Role.PRIMARY, tool="siege")
+    measurements = () if measured is None else (bare.with_columns(measured),)
     return TrialRecord(
         run_id="run",
         block=block,

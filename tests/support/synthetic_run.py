@@ -26,6 +26,7 @@ from vmtoll.model.trial import (
     Resources,
     Scenario,
     TrialRecord,
+    figures_of,
     to_json,
     trial_name,
 )
@@ -166,10 +167,10 @@ def _fields_of(row: Row, group: type, prefix: str = "") -> Row:
 def _measurement(row: Row, role: Role, prefix: str, histogram: str | None) -> Measurement | None:
     if not row.get(f"{prefix}tool"):
         return None
-    figures = {
-        key: value for key, value in _fields_of(row, Measurement, prefix).items() if key not in ("tool", "histogram")
-    }
-    return Measurement(role=role, tool=row[f"{prefix}tool"], histogram=histogram, **figures) if figures else None
+    columns = [figure.name for figure in figures_of(Measurement)]
+    figures = {name: row[prefix + name] for name in columns if row.get(prefix + name) is not None}
+    bare = Measurement(role=role, tool=row[f"{prefix}tool"], histogram=histogram)
+    return bare.with_columns(figures) if figures else None
 
 
 def failed_trial(row: Row, code: Code, detail: str = "") -> Row:
@@ -296,7 +297,7 @@ def _histogram(rng: np.random.Generator, path: Path, row: Row) -> str | None:
 def _run_json(run_id: str, truth: Truth, planned: int) -> dict[str, Any]:
     workloads = _workloads(truth.loads)
     return {
-        "schema": 2, "run_id": run_id,
+        "schema": 3, "run_id": run_id,
         "experiment": {
             "name": "synthetic", "question": "made up by a test", "scale": "small", "warmup_s": 0.5, "duration_s": 4.0,
             "environments": truth.environments, "baseline": truth.baseline,

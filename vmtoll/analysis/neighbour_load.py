@@ -10,6 +10,7 @@ from vmtoll.analysis.judge import in_ratio
 from vmtoll.analysis.pairs import Measure, pair, role_of, sides_of
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.sets import Nature, Quantity
+from vmtoll.model.columns import CROSSCHECK, value_of
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.load import Load, NeighbourLoad
 from vmtoll.model.metric import LATENCY_P99, Loop, loop_of
@@ -37,12 +38,13 @@ class NeighbourStep:
     def measure(self, field: str) -> Measure:
         """The Measure of a field of Measurement."""
         role = role_of(LATENCY_P99, Role.PRIMARY, self.trials) if field == LATENCY_P99.field else Role.PRIMARY
+        prefix = CROSSCHECK if role is Role.CROSSCHECK else ""
         is_tail = field.endswith("_p99_us")
         quantity = Quantity(
             Nature.PERCENTILE if is_tail else Nature.RATE, 0.99 if is_tail else 0.0, field.removesuffix("_p99_us"),
             unit_s=1e6, is_open=field.startswith("response"),
         )  # fmt: skip
-        return Measure(lambda trial: getattr(trial.measurement(role), field, None), quantity, role, not is_tail)
+        return Measure(lambda trial: value_of(trial, prefix + field), quantity, role, not is_tail)
 
     def level(self, run: Run, field: str) -> Estimate | None:
         """The geometric mean of a field, with its interval over blocks, in the field's unit; None without a figure."""

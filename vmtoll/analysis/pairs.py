@@ -218,7 +218,7 @@ def _value(trial: TrialRecord, measure: Measure) -> float | None:
 
 def is_ordered(measurement: Measurement, prefix: str) -> bool:
     """Return whether p50 ≤ p90 ≤ p99, as far as the tool gave them; if not, it counted something else."""
-    figures = [getattr(measurement, f"{prefix}_{name}_us", None) for name in ("p50", "p90", "p99")]
+    figures = [measurement.times(prefix).of(name) for name in ("p50", "p90", "p99")]
     known = [value for value in figures if value is not None]
     return known == sorted(known)
 
@@ -272,10 +272,8 @@ def _thinned(run: Run, outcome: TrialOutcome, measure: Measure, requests: int) -
     rank = math.ceil(percentile * requests)
     lowest = float(stats.beta.ppf(0.025, rank, requests - rank + 1))
     measurement = outcome.trial.measurement(measure.role)
-    names = ((0.9, "p90"), (0.5, "p50"))
-    known = (
-        getattr(measurement, f"{measure.quantity.prefix}_{name}_us", None) for share, name in names if share <= lowest
-    )  # fmt: skip
+    names = [name for share, name in ((0.9, "p90"), (0.5, "p50")) if share <= lowest]
+    known = [measurement.times(measure.quantity.prefix).of(name) for name in names] if measurement else []
     low = min(next((float(value) for value in known if value is not None), 0.0), figure.low)
     down = math.log(figure.value / low) if low > 0 else math.inf
     widths: dict[Code | Cause, tuple[float, float]] = {**figure.widths, Cause.UNEQUAL_REQUESTS: (down, 0.0)}

@@ -185,8 +185,7 @@ def _cpu_percent(trial: TrialRecord, _: PublishedFigure) -> float | None:
 
 
 def _primary(trial: TrialRecord, field: str) -> float | None:
-    value: float | None = getattr(trial.primary, field, None)
-    return value
+    return trial.primary.column(field) if trial.primary else None
 
 
 # Metric and unit of a published figure → (the column it is judged as, each trial's own figure in the published unit).

@@ -13,7 +13,7 @@ from statistics import median
 from vmtoll.analysis.pairs import Measure, Side, TrialOutcome, sides_of
 from vmtoll.analysis.run import Run, by_block
 from vmtoll.analysis.sets import BoundedFigure, Nature, Quantity
-from vmtoll.model.columns import CROSSCHECK, flat
+from vmtoll.model.columns import CROSSCHECK, value_of
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.finding import CLOSED_LOOP_LIMITS, OPEN_LOOP_LIMITS, Code, Role, Validity
 from vmtoll.model.hardware import Hardware
@@ -210,10 +210,9 @@ def column_of(metric: str) -> TrialFigure:
         measurement = trial.crosscheck if column.startswith(CROSSCHECK) else trial.primary
         if column.endswith("cpu_us_per_request") and measurement and not is_answered(measurement):
             return None
-        row = flat(trial)
-        value = row.get(CROSSCHECK + column) if metric.startswith("service_time_") else None
-        value = row.get(column) if value is None else value
-        return float(value) if isinstance(value, int | float) else None
+        value = value_of(trial, CROSSCHECK + column) if metric.startswith("service_time_") else None
+        value = value_of(trial, column) if value is None else value
+        return None if value is None else float(value)
 
     return figure
 

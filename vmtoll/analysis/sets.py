@@ -334,7 +334,7 @@ def _quantile_of(
             return (
                 float(values[min(np.searchsorted(cumulative_counts, max(rank, 1)), len(values) - 1)]) if q > 0 else 0.0
             )
-        figures = [(share, getattr(measurement, f"{quantity.prefix}_{name}_us", None)) for share, name in names]
+        figures = [(share, measurement.times(quantity.prefix).of(name)) for share, name in names]
         known = [(share, float(number)) for share, number in figures if number is not None]
         if upwards:
             return next((number for share, number in known if share >= q), math.inf)
@@ -458,10 +458,10 @@ def _by_finding(finding: Finding, trial: TrialRecord, measurement: Measurement, 
         case Code.RATE_NOT_REACHED if 0 < amount < 1 and trial.offered.offered_rps:
             late_s = (1 / amount - 1) * requests / trial.offered.offered_rps
             mean = percentile = Slack(code, down=late_s * quantity.unit_s)
-        case Code.CLIENT_LATE if measurement.lateness_max_us is not None:
-            mean = percentile = Slack(code, down=measurement.lateness_max_us / 1e6 * quantity.unit_s)
+        case Code.CLIENT_LATE if measurement.lateness.max_us is not None:
+            mean = percentile = Slack(code, down=measurement.lateness.max_us / 1e6 * quantity.unit_s)
         case Code.CLIENT_LATE:
-            p99_us = amount or measurement.lateness_p99_us or 0.0
+            p99_us = amount or measurement.lateness.p99_us or 0.0
             percentile = Slack(code, down=p99_us / 1e6 * quantity.unit_s, down_q=0.02 / (1 - load))
             mean = Slack(code, low=0.0)
         case Code.WARMUP_DRIFT:

@@ -111,7 +111,7 @@ class RateSweep:
 def rate_sweeps(run: Run) -> list[RateSweep]:
     """The sweeps of two rates or more, and the searches, of tools that count percentiles from the intended send."""
     tail_workloads = {
-        t.scenario.workload for t in run.trials if t.primary and t.primary.response_time_p99_us is not None
+        t.scenario.workload for t in run.trials if t.primary and t.primary.response_time.p99_us is not None
     }
     groups: dict[tuple[str, int | None, NeighbourLoad | None], list[Scenario]] = {}
     for scenario in run.scenarios:

@@ -28,7 +28,8 @@ def publish(
     """Write a run as a data package without machine names, for others to read, check, cite and re-run."""
     from vmtoll.publish.bundle import ANONYMOUS  # noqa: PLC0415 (loads the analysis)
     from vmtoll.publish.bundle import publish as write_bundle  # noqa: PLC0415
-    from vmtoll.publish.seal import SUMS, digest  # noqa: PLC0415
+    from vmtoll.publish.seal import digest  # noqa: PLC0415
+    from vmtoll.runs.folder import SUMS  # noqa: PLC0415
 
     bundle = write_bundle(folder, output, author or ANONYMOUS, say)
     answer({"bundle": bundle, SUMS: digest(bundle / SUMS)}, as_json=as_json)

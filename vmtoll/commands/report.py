@@ -27,7 +27,8 @@ def _copy_run(folder: Path, output: Path) -> Path:
     from vmtoll.files import replacing  # noqa: PLC0415
     from vmtoll.publish.bundle import open_run  # noqa: PLC0415 (loads the analysis)
     from vmtoll.publish.package import DESCRIPTION  # noqa: PLC0415
-    from vmtoll.publish.seal import SUMS, is_bundle  # noqa: PLC0415
+    from vmtoll.publish.seal import is_bundle  # noqa: PLC0415
+    from vmtoll.runs.folder import SUMS  # noqa: PLC0415
 
     if output.exists():
         raise UserError(f"--output {output}: exists; give a new folder, for the run is copied there")

@@ -3,9 +3,8 @@
 import csv
 import io
 from collections.abc import Iterable
-from dataclasses import Field, fields
 from enum import StrEnum
-from typing import Any, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.hardware import Hardware
@@ -15,11 +14,13 @@ from vmtoll.model.trial import (
     ClientPlace,
     Conditions,
     Counts,
+    Figure,
     Measurement,
     Offered,
     Resources,
     Scenario,
     TrialRecord,
+    figures_of,
     without_thin_percentiles,
 )
 
@@ -77,8 +78,8 @@ _IDENTITY = (
     ("guests", "integer", "machines under test that shared the load; their CPU and memory are added up"),
     ("started_at", "datetime", "start of the measured load, UTC, ISO 8601"),
 )
-_TRIAL_FIGURES = [figure for group in (Resources, Conditions, Counts) for figure in fields(group)]
-_TOOL_FIGURES = [figure for figure in fields(Measurement) if figure.metadata]
+_TRIAL_FIGURES = [figure for group in (Resources, Conditions, Counts) for figure in figures_of(group)]
+_TOOL_FIGURES = figures_of(Measurement)
 # Column prefix → role, figures. A figure that both the primary tool and the whole trial have is the same: one column.
 _FIGURES = {
     "": (Role.PRIMARY, [f for f in _TOOL_FIGURES if f.name not in {of_trial.name for of_trial in _TRIAL_FIGURES}]),
@@ -105,7 +106,7 @@ _LAST_COLUMNS = (
 def table_schema() -> Schema:
     """The Data Package schema of trials.csv: each column's name, type, unit and description."""
     columns = [_column(name, kind, "", text) for name, kind, text in _IDENTITY]
-    columns += [_figure(figure) for figure in fields(Offered)]
+    columns += [_figure(figure) for figure in figures_of(Offered)]
     for prefix, (role, figures) in _FIGURES.items():
         source = "cross-check: " if role is Role.CROSSCHECK else ""
         columns.append(_column(f"{prefix}tool", "string", "", f"{source}load tool"))
@@ -134,9 +135,8 @@ def _column(name: str, kind: str, unit: str, text: str) -> Column:
     return {"name": name, "type": kind, "unit": unit or "none", "description": text, "constraints": constraints}
 
 
-def _figure(figure: Field[Any], prefix: str = "", source: str = "") -> Column:
-    unit = unit_of(figure.name)
-    return _column(prefix + figure.name, _TYPES[str(figure.type)], unit, source + figure.metadata["description"])
+def _figure(figure: Figure, prefix: str = "", source: str = "") -> Column:
+    return _column(prefix + figure.name, _TYPES[figure.type], unit_of(figure.name), source + figure.description)
 
 
 def unit_of(name: str) -> str:
@@ -178,11 +178,29 @@ def flat(record: TrialRecord) -> dict[str, Cell]:
     for prefix, (role, figures) in _FIGURES.items():
         measurement = record.measurement(role)
         row[f"{prefix}tool"] = measurement.tool if measurement else None
-        row |= {prefix + figure.name: getattr(measurement, figure.name, None) for figure in figures}
+        row |= {prefix + figure.name: measurement.column(figure.name) if measurement else None for figure in figures}
     row |= vars(record.resources) | vars(record.conditions) | vars(record.counts)
     codes = [f"{f.code}@crosscheck" if f.role is Role.CROSSCHECK else str(f.code) for f in record.findings]
     row |= {"fixed_cost_s": record.fixed_cost_s, "loaded_s": record.loaded_s, "validity": record.validity.value}
     return row | {"findings": " ".join(dict.fromkeys(codes))}
+
+
+# Column → the part of a record that has it, apart from what a tool measured.
+_PARTS = {
+    column.name: part
+    for part, group in (("offered", Offered), ("resources", Resources), ("conditions", Conditions), ("counts", Counts))
+    for column in figures_of(group)
+}
+
+
+def value_of(record: TrialRecord, column: str) -> float | None:
+    """The figure of a record in a numeric column; None where it was not measured, or has too few requests."""
+    if part := _PARTS.get(column):
+        value: float | None = getattr(getattr(record, part), column)
+        return value
+    role = Role.CROSSCHECK if column.startswith(CROSSCHECK) else Role.PRIMARY
+    measurement = without_thin_percentiles(record).measurement(role)
+    return measurement.column(column.removeprefix(CROSSCHECK)) if measurement else None
 
 
 def to_csv(records: Iterable[TrialRecord]) -> bytes:

@@ -61,8 +61,7 @@ class Metric:
         """The figure of one measurement; None where it has none."""
         if self.is_per_answer and not is_answered(measurement):
             return None
-        value: float | None = getattr(measurement, self.guest_field if guest and self.guest_field else self.field)
-        return value
+        return measurement.column(self.guest_field if guest and self.guest_field else self.field)
 
     def is_limited(self, record: TrialRecord, role: Role) -> bool:
         """Return whether the measurement that holds the figure is client-limited or link-limited."""

@@ -13,7 +13,7 @@ from vmtoll.model.trial import Accelerator
 from vmtoll.model.until import Look, Stop
 from vmtoll.model.workload import SearchWorkload, Workload
 
-SCHEMA: Literal[2] = 2
+SCHEMA: Literal[3] = 3
 
 
 class MachineDifference(Document):
@@ -60,7 +60,7 @@ class Manifest(Document):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    schema_: Literal[2] = Field(default=SCHEMA, alias="schema")
+    schema_: Literal[3] = Field(default=SCHEMA, alias="schema")
     run_id: str
     experiment: Experiment
     workloads: dict[str, Workload]

@@ -36,11 +36,11 @@ def p99_of_planned_us(record: TrialRecord, at_rank: Callable[[int], float] | Non
     measurement = record.primary
     if Code.TIMED_OUT in record.codes:
         return math.inf
-    if measurement is None or (measurement.response_time_p99_us is None and measurement.response_time_max_us is None):
+    if measurement is None or (measurement.response_time.p99_us is None and measurement.response_time.max_us is None):
         return None
     planned, successful = measurement.requests, measurement.successful
     if not planned or successful is None:
-        return measurement.response_time_p99_us if measurement.failed in (None, 0) else None
+        return measurement.response_time.p99_us if measurement.failed in (None, 0) else None
     rank = -(-99 * planned // 100)
     if successful < rank:
         return math.inf
@@ -49,9 +49,9 @@ def p99_of_planned_us(record: TrialRecord, at_rank: Callable[[int], float] | Non
     points = [
         (share, time_us)
         for share, time_us in (
-            (0.99, measurement.response_time_p99_us),
-            (0.999, measurement.response_time_p999_us),
-            (1.0, measurement.response_time_max_us),
+            (0.99, measurement.response_time.p99_us),
+            (0.999, measurement.response_time.p999_us),
+            (1.0, measurement.response_time.max_us),
         )
         if time_us is not None
     ]

@@ -1,16 +1,17 @@
 """A trial: the plan, each tool's measurement, the machines' conditions, and the gates' findings."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter
 
 from vmtoll.model.finding import ACCIDENTS, Code, Finding, Role, Validity, validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load
-from vmtoll.model.percentiles import columns_without_enough_requests
+from vmtoll.model.percentiles import FEWEST
 
 METAL = "metal"
 
@@ -102,7 +103,8 @@ _SERVICE_TIME = (
     "service time, counted from the actual send; hides stalls. "
     "Mail that is sent: the delay in the server until it is in the mailbox"
 )
-_RESPONSE_TIME = "response time, counted from the intended send time"
+_RESPONSE_TIME = "response time of an open loop, counted from the intended send time"
+_LATENESS = "tool's own delay in an open loop; it is part of the response time"
 _SERVER_TIME = (
     "time inside the server, from noticing a request to handing its response to the kernel. By the server's own "
     "histogram (buckets of half an octave, interpolated); empty for a server without one"
@@ -124,6 +126,59 @@ _CLOCK_STEP = "largest step of any machine's wall clock"
 _WARMUP_SLOWER = "how much slower the first third was than the rest; 0 if by chance"
 _CONNECT = "time to open a connection, of tools that log it (oha)"
 _FIRST_RESPONSE = "time from the open connection to the first byte of the body, of tools that log it (oha)"
+_REPLIES = "the reply rates that a ramp's tool reads every 5 s; empty for a shorter load"
+# Figures that only some load tools print, as columns of trials.csv → what they are.
+TOOL_FIGURES = {
+    "response_time_mean_ms": "mean response time in the tool's own summary (siege: 10 ms ticks)",
+    "longest_ms": "longest transaction in the tool's own summary",
+    "shortest_ms": "shortest transaction in the tool's own summary",
+    "connect_mean_ms": f"closed loop: mean {_CONNECT}",
+    "connect_max_ms": f"closed loop: longest {_CONNECT}",
+    "connect_min_ms": f"closed loop: shortest {_CONNECT}",
+    "first_response_mean_ms": f"closed loop: mean {_FIRST_RESPONSE}",
+    "first_response_max_ms": f"closed loop: longest {_FIRST_RESPONSE}",
+    "first_response_min_ms": f"closed loop: shortest {_FIRST_RESPONSE}",
+    "connection_rps": "ramp: connections per second that the tool opened",
+    "request_rps": "ramp: requests per second that the tool sent",
+    "reply_rps_min": f"lowest of {_REPLIES}",
+    "reply_rps_mean": f"mean of {_REPLIES}",
+    "reply_rps_max": f"highest of {_REPLIES}",
+    "reply_rps_stddev": f"standard deviation of {_REPLIES}",
+}
+_STATISTICS = {
+    "mean": "mean", "p50": "median", "p90": "90th percentile of the", "p99": "99th percentile of the",
+    "p999": "99.9th percentile of the", "max": "longest",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Times:
+    """Statistics of the requests' times, in µs; None: not measured, or of too few requests."""
+
+    mean_us: float | None = None
+    p50_us: float | None = None
+    p90_us: float | None = None
+    p99_us: float | None = None
+    p999_us: float | None = None
+    max_us: float | None = None
+
+    def of(self, statistic: str) -> float | None:
+        """A statistic by its name: `mean`, `p50`, …, `p999`, `max`."""
+        value: float | None = getattr(self, f"{statistic}_us")
+        return value
+
+
+def _statistics_of(what: str, *statistics: str) -> dict[str, Any]:
+    """Metadata of a field of Times: the statistics that have a column, and what they are of, for the schema."""
+    return {"what": what, "statistics": statistics}
+
+
+class Figure(NamedTuple):
+    """A column of trials.csv: its name, its type, what it holds."""
+
+    name: str
+    type: str
+    description: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,35 +222,15 @@ class Measurement:
     goodput_rps: float | None = figure(
         "correct responses within the deadline, per second of the time in which the requests were to be sent"
     )
-    response_time_mean_ms: float | None = figure("mean response time in the tool's own summary (siege: 10 ms ticks)")
     concurrency: float | None = figure("requests in flight on average")
-    longest_ms: float | None = figure("longest transaction in the tool's own summary")
-    shortest_ms: float | None = figure("shortest transaction in the tool's own summary")
-    service_time_mean_us: float | None = figure(f"mean {_SERVICE_TIME}")
-    service_time_p50_us: float | None = figure(f"median {_SERVICE_TIME}")
-    service_time_p90_us: float | None = figure(f"90th percentile of the {_SERVICE_TIME}")
-    service_time_p99_us: float | None = figure(f"99th percentile of the {_SERVICE_TIME}")
-    service_time_p999_us: float | None = figure(f"99.9th percentile of the {_SERVICE_TIME}")
-    response_time_mean_us: float | None = figure(f"open loop: mean {_RESPONSE_TIME}")
-    response_time_p50_us: float | None = figure(f"open loop: median {_RESPONSE_TIME}")
-    response_time_p90_us: float | None = figure(f"open loop: 90th percentile of the {_RESPONSE_TIME}")
-    response_time_p99_us: float | None = figure(f"open loop: 99th percentile of the {_RESPONSE_TIME}")
-    response_time_p999_us: float | None = figure(f"open loop: 99.9th percentile of the {_RESPONSE_TIME}")
-    response_time_max_us: float | None = figure(f"open loop: longest {_RESPONSE_TIME}")
-    lateness_p99_us: float | None = figure("open loop: 99th percentile of the tool's own delay; in the response time")
-    lateness_max_us: float | None = figure("open loop: longest of the tool's own delays; in the response time")
-    connect_mean_ms: float | None = figure(f"closed loop: mean {_CONNECT}")
-    connect_max_ms: float | None = figure(f"closed loop: longest {_CONNECT}")
-    connect_min_ms: float | None = figure(f"closed loop: shortest {_CONNECT}")
-    first_response_mean_ms: float | None = figure(f"closed loop: mean {_FIRST_RESPONSE}")
-    first_response_max_ms: float | None = figure(f"closed loop: longest {_FIRST_RESPONSE}")
-    first_response_min_ms: float | None = figure(f"closed loop: shortest {_FIRST_RESPONSE}")
-    connection_rps: float | None = figure("ramp: connections per second that the tool opened")
-    request_rps: float | None = figure("ramp: requests per second that the tool sent")
-    reply_rps_min: float | None = figure("ramp: lowest of the reply rates, read every 5 s; empty for a shorter load")
-    reply_rps_mean: float | None = figure("ramp: mean of the same readings")
-    reply_rps_max: float | None = figure("ramp: highest of the same readings")
-    reply_rps_stddev: float | None = figure("ramp: standard deviation of the same readings")
+    tool_figures: Mapping[str, float] = field(default_factory=dict)
+    service_time: Times = field(
+        default=Times(), metadata=_statistics_of(_SERVICE_TIME, "mean", "p50", "p90", "p99", "p999")
+    )
+    response_time: Times = field(
+        default=Times(), metadata=_statistics_of(_RESPONSE_TIME, "mean", "p50", "p90", "p99", "p999", "max")
+    )
+    lateness: Times = field(default=Times(), metadata=_statistics_of(_LATENESS, "p99", "max"))
     dropped_figures: int | None = figure(
         "figures of the tool's own summary that cannot be and were left out: `nan`, `inf`, a percentile of fewer "
         "requests than it needs, percentiles that do not rise"
@@ -213,12 +248,8 @@ class Measurement:
         "guests: CPU of QEMU and vhost threads on the KVM host during the tool; empty for a tool on the guest itself"
     )
     host_cpu_us_per_request: float | None = figure("guests: the same per request")
-    server_time_p50_us: float | None = figure(f"median {_SERVER_TIME}")
-    server_time_p99_us: float | None = figure(f"99th percentile of the {_SERVER_TIME}")
-    server_time_p999_us: float | None = figure(f"99.9th percentile of the {_SERVER_TIME}")
-    server_loop_lag_p50_us: float | None = figure(f"median {_LOOP_LAG}")
-    server_loop_lag_p99_us: float | None = figure(f"99th percentile of the {_LOOP_LAG}")
-    server_loop_lag_p999_us: float | None = figure(f"99.9th percentile of the {_LOOP_LAG}")
+    server_time: Times = field(default=Times(), metadata=_statistics_of(_SERVER_TIME, "p50", "p99", "p999"))
+    server_loop_lag: Times = field(default=Times(), metadata=_statistics_of(_LOOP_LAG, "p50", "p99", "p999"))
     steal_pct: float | None = figure(_STEAL)
     host_steal_pct: float | None = figure(
         "CPU time that the host's own hypervisor took away, of the host's CPUs under the SUT; empty for a SUT without "
@@ -250,7 +281,56 @@ class Measurement:
 
     @property
     def logs_service_times(self) -> bool:
-        return self.service_time_p50_us is not None
+        return self.service_time.p50_us is not None
+
+    def times(self, kind: str) -> Times:
+        """Times of a kind: `service_time`, `response_time`, `lateness`, `server_time`, `server_loop_lag`."""
+        kept: Times = getattr(self, kind)
+        return kept
+
+    def column(self, name: str) -> float | None:
+        """The figure in a column of trials.csv, by its name without the prefix of the cross-check."""
+        if name in TIME_COLUMNS:
+            kind, statistic = TIME_COLUMNS[name]
+            return self.times(kind).of(statistic)
+        value: float | None = self.tool_figures.get(name) if name in TOOL_FIGURES else getattr(self, name)
+        return value
+
+    def with_columns(self, figures: Mapping[str, Any]) -> "Measurement":
+        """The measurement with these figures, by the names of their columns."""
+        plain = {
+            name: value for name, value in figures.items() if name not in TIME_COLUMNS.keys() | TOOL_FIGURES.keys()
+        }
+        printed = {name: figures[name] for name in TOOL_FIGURES if figures.get(name) is not None}
+        kinds: dict[str, dict[str, float | None]] = {}
+        for name, (kind, statistic) in TIME_COLUMNS.items():
+            if name in figures:
+                kinds.setdefault(kind, {})[f"{statistic}_us"] = figures[name]
+        changed: dict[str, Any] = {kind: replace(self.times(kind), **values) for kind, values in kinds.items()}
+        return replace(self, **plain, **changed, tool_figures={**self.tool_figures, **printed})
+
+
+# Column of trials.csv → its kind of times and its statistic.
+TIME_COLUMNS = {
+    f"{kind.name}_{statistic}_us": (kind.name, statistic)
+    for kind in fields(Measurement)
+    for statistic in kind.metadata.get("statistics", ())
+}
+
+
+def figures_of(group: type) -> list[Figure]:
+    """The columns of trials.csv that a dataclass of this module has, in their order."""
+    columns: list[Figure] = []
+    for kept in fields(group):
+        if kept.name == "tool_figures":
+            columns += [Figure(name, "float | None", text) for name, text in TOOL_FIGURES.items()]
+        elif "statistics" in kept.metadata:
+            for statistic in kept.metadata["statistics"]:
+                text = f"{_STATISTICS[statistic]} {kept.metadata['what']}"
+                columns.append(Figure(f"{kept.name}_{statistic}_us", "float | None", text))
+        elif kept.metadata:
+            columns.append(Figure(kept.name, str(kept.type), kept.metadata["description"]))
+    return columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -416,8 +496,12 @@ _RECORD = TypeAdapter(TrialRecord)
 
 
 def to_json(record: TrialRecord) -> bytes:
-    """One line of trials.jsonl, without the line break; missing fields are left out."""
-    return _RECORD.dump_json(record, exclude_none=True)
+    """One line of trials.jsonl, without the line break; missing and empty fields of measurements are left out."""
+    content = _RECORD.dump_python(record, mode="json", exclude_none=True)
+    for measured in content["measurements"]:
+        for name in [name for name, value in measured.items() if value == {}]:
+            del measured[name]
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def from_json(line: bytes | str) -> TrialRecord:
@@ -432,10 +516,12 @@ def without_thin_percentiles(record: TrialRecord) -> TrialRecord:
 
 def _without_thin_percentiles(measurement: Measurement) -> Measurement:
     requests = measurement.requests if measurement.transactions is None else measurement.transactions
-    left_out: dict[str, Any] = dict.fromkeys(
-        columns_without_enough_requests(vars(measurement), requests) if requests is not None else ()
-    )
-    return replace(measurement, **left_out) if left_out else measurement
+    if requests is None or requests >= max(FEWEST.values()):
+        return measurement
+    thin = [f"{percentile}_us" for percentile, fewest in FEWEST.items() if requests < fewest]
+    kinds = {kind: measurement.times(kind) for kind, _ in TIME_COLUMNS.values()}
+    changed: dict[str, Any] = {kind: replace(kept, **dict.fromkeys(thin)) for kind, kept in kinds.items()}
+    return replace(measurement, **changed)
 
 
 def last_attempts(records: Sequence[TrialRecord]) -> list[TrialRecord]:

@@ -17,11 +17,11 @@ from vmtoll.model.verdict_columns import claim_rows, effect_rows, verdict_rows
 from vmtoll.publish import intervals, package, scrub, tables
 from vmtoll.publish.authors import Author, author_of
 from vmtoll.publish.package import PACKAGE, TABLES
-from vmtoll.publish.seal import SUMS, check_writable, seal, verify
+from vmtoll.publish.seal import check_writable, seal, verify
 from vmtoll.report.disclosure import write_disclosure
 from vmtoll.report.ods import csv_rows, write_sheets
 from vmtoll.report.tables import summaries
-from vmtoll.runs.folder import HOSTS, MANIFEST, TRIALS
+from vmtoll.runs.folder import HOSTS, MANIFEST, SUMS, TRIALS
 
 ANONYMOUS = ("anonymous",)
 INTERVALS = Path(intervals.__file__)  # copied into each bundle

@@ -283,7 +283,7 @@ def _medians(trials: Sequence[TrialRecord]) -> dict[str, float]:
     medians = {}
     for name in FIGURES:
         values = [
-            next((value for m in trial.measurements if (value := getattr(m, name)) is not None), None)
+            next((value for m in trial.measurements if (value := m.column(name)) is not None), None)
             for trial in trials
             if trial.validity is not Validity.INVALID
         ]

@@ -16,8 +16,8 @@ from vmtoll.model.disclosure import OPERATOR
 from vmtoll.model.errors import LoadError
 from vmtoll.publish import scrub
 from vmtoll.publish.package import LARGE_TABLES, LICENCE, PACKAGE, TABLES
-from vmtoll.publish.seal import SUMS, digest, verify
-from vmtoll.runs.folder import HOSTS, MANIFEST, TRIALS
+from vmtoll.publish.seal import digest, verify
+from vmtoll.runs.folder import HOSTS, MANIFEST, SUMS, TRIALS
 
 FOLDER = "contributed"  # of results/
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

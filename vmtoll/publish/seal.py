@@ -8,8 +8,8 @@ from pathlib import Path
 
 from vmtoll.files import cause_of
 from vmtoll.model.errors import LoadError
+from vmtoll.runs.folder import SUMS
 
-SUMS = "SHA256SUMS"
 _LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 

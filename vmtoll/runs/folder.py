@@ -17,8 +17,11 @@ from vmtoll.model.errors import LoadError
 from vmtoll.model.facts import HostFacts
 from vmtoll.model.run import SCHEMA, Manifest
 from vmtoll.model.trial import TrialRecord, from_json
+from vmtoll.runs import migration
 
 MANIFEST, HOSTS, TRIALS, TABLE = "run.json", "hosts.json", "trials.jsonl", "trials.csv"
+CAPACITIES = "capacities.jsonl"
+SUMS = "SHA256SUMS"  # of a bundle, which is sealed
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,11 @@ class StoredRun:
 
 
 def read(folder: Path) -> StoredRun:
-    """Read a run, ended or not; changes nothing in its folder. Raises LoadError."""
+    """Read a run, ended or not, or a bundle of any schema; changes nothing in its folder. Raises LoadError."""
     manifest = read_manifest(folder)
-    records = without_duplicates(folder / TRIALS, read_records(folder / TRIALS, ended=manifest.status == "complete"))
+    schema = read_object(folder / MANIFEST)["schema"]
+    ended = manifest.status == "complete"
+    records = without_duplicates(folder / TRIALS, read_records(folder / TRIALS, ended=ended, schema=schema))
     ordered = sorted(records, key=lambda record: (record.key, record.attempt))
     return StoredRun(folder, manifest, read_hosts(folder), tuple(ordered))
 
@@ -74,15 +79,15 @@ def runs_in(results: Path) -> list[Path]:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read run.json. Raises LoadError."""
+    """Read run.json; that of a sealed bundle may be of an older schema. Raises LoadError."""
     file = folder / MANIFEST
     content = read_object(file)
-    if content.get("schema") != SCHEMA:
-        raise LoadError(
-            f"{file}: schema {content.get('schema')!r}, but this vmtoll reads {SCHEMA}; use the vmtoll that wrote it"
-        )
+    schema = content.get("schema")
+    if schema != SCHEMA and not (migration.is_older(schema) and (folder / SUMS).exists()):
+        way_out = f"run `vmtoll migrate {folder}`" if migration.is_older(schema) else "use the vmtoll that wrote it"
+        raise LoadError(f"{file}: schema {schema!r}, but this vmtoll reads {SCHEMA}; {way_out}")
     try:
-        return Manifest.model_validate_json(file.read_bytes())
+        return Manifest.model_validate_json(json.dumps(content | {"schema": SCHEMA}))
     except ValidationError as error:
         raise LoadError(f"{file}: {first_mistake(error)}") from None
 
@@ -111,13 +116,13 @@ def read_object(file: Path) -> dict[str, Any]:
     return content
 
 
-def read_records(file: Path, *, ended: bool) -> Iterator[TrialRecord]:
-    """Read and check the records of trials.jsonl or capacities.jsonl. Raises LoadError.
+def read_records(file: Path, *, ended: bool, schema: int = SCHEMA) -> Iterator[TrialRecord]:
+    """Read and check the records of trials.jsonl or capacities.jsonl, of any schema. Raises LoadError.
 
     A run that has not `ended` may have a half-written last line: without its line break it does not count.
     """
     data = _read(file)
-    yield from parse_records(file, data if ended else whole_lines(data))
+    yield from parse_records(file, data if ended else whole_lines(data), schema)
 
 
 def whole_lines(data: bytes) -> bytes:
@@ -125,14 +130,16 @@ def whole_lines(data: bytes) -> bytes:
     return data[: data.rfind(b"\n") + 1]
 
 
-def parse_records(file: Path, data: bytes) -> Iterator[TrialRecord]:
-    """Parse and check the records in the data of a file. Raises LoadError."""
+def parse_records(file: Path, data: bytes, schema: int = SCHEMA) -> Iterator[TrialRecord]:
+    """Parse and check the records in the data of a file, of any schema. Raises LoadError."""
     *lines, rest = data.split(b"\n")  # only \n ends a record
     for number, line in enumerate([*lines, rest] if rest else lines, start=1):
         try:
-            record = from_json(line)
+            record = from_json(line if schema == SCHEMA else json.dumps(migration.migrated(json.loads(line), schema)))
         except ValidationError as error:
             raise LoadError(f"{file}: line {number}, {first_mistake(error)}") from None
+        except ValueError as error:
+            raise LoadError(f"{file}: line {number}, {error}") from None
         if impossible := _impossible_count(record):
             raise LoadError(f"{file}: line {number}, {impossible}; leave the trial out or correct it")
         yield record

@@ -20,7 +20,17 @@ from vmtoll.model.errors import ResultsError
 from vmtoll.model.facts import HostFacts
 from vmtoll.model.run import SCHEMA, Manifest
 from vmtoll.model.trial import TrialRecord, to_json
-from vmtoll.runs.folder import HOSTS, MANIFEST, TABLE, TRIALS, parse_records, read_hosts, read_manifest, whole_lines
+from vmtoll.runs.folder import (
+    CAPACITIES,
+    HOSTS,
+    MANIFEST,
+    TABLE,
+    TRIALS,
+    parse_records,
+    read_hosts,
+    read_manifest,
+    whole_lines,
+)
 
 _RUN_FILES = {".lock", MANIFEST, TRIALS, TABLE}  # each run's folder has at least one of these
 
@@ -39,7 +49,7 @@ class Store:
             raise ResultsError(f"{run_dir}: no run in this folder; give results/<experiment>/<run-id>")
         self.run_dir = run_dir
         self.trials_file, self.table_file = run_dir / TRIALS, run_dir / TABLE
-        self.manifest_file, self.capacities_file = run_dir / MANIFEST, run_dir / "capacities.jsonl"
+        self.manifest_file, self.capacities_file = run_dir / MANIFEST, run_dir / CAPACITIES
         self._lock = (run_dir / ".lock").open("a")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -10,7 +10,7 @@ from vmtoll.model.trial import Measurement, Offered
 from vmtoll.model.workload import ClosedWorkload
 from vmtoll.trial import gates, latency
 from vmtoll.trial.loads import LoadDriver, ToolRun
-from vmtoll.trial.measurement import TrialResults, base_measurement, tool_findings, with_figures, with_service_times
+from vmtoll.trial.measurement import TrialResults, base_measurement, tool_findings, with_service_times
 
 # The server is warm already: this only finds the cross-check's rate, if no earlier trial has.
 _CROSSCHECK_WARMUP_S = 0.3
@@ -57,12 +57,9 @@ def _measurement(run: ToolRun) -> Measurement:
     measurement = replace(
         measurement,
         throughput_rps=steady.rps if steady else measurement.throughput_rps,
-        response_time_mean_ms=result.response_time_mean_ms,
         concurrency=steady.in_flight if steady else result.concurrency,
-        longest_ms=result.longest_ms,
-        shortest_ms=result.shortest_ms,
-    )
-    return with_service_times(with_figures(measurement, result.columns), result.latencies_us)
+    ).with_columns({name: getattr(result, name) for name in ("response_time_mean_ms", "longest_ms", "shortest_ms")})
+    return with_service_times(measurement.with_columns(result.columns), result.latencies_us)
 
 
 def _steady_part(load: ToolLoad, result: ToolResult) -> latency.SteadyPart | None:

@@ -153,7 +153,7 @@ def rate_not_reached(
 
 def client_late(measurement: Measurement) -> list[Finding]:
     """At the 99th percentile the client's own delay is more than a tenth of the response time, which includes it."""
-    late_us, p99_us = measurement.lateness_p99_us, measurement.response_time_p99_us
+    late_us, p99_us = measurement.lateness.p99_us, measurement.response_time.p99_us
     if late_us is None or p99_us is None or late_us <= LATE_SHARE * p99_us:
         return []
     return [Finding(Code.CLIENT_LATE, late_us, LATE_SHARE * p99_us, measurement.role, measurement.tool)]
@@ -187,8 +187,8 @@ def littles_law(
 def mean_over_p99(measurement: Measurement) -> list[Finding]:
     """The mean is above the 99th percentile: less than 1% of the requests took most of the time."""
     figures = {
-        "service_time": (measurement.service_time_mean_us, measurement.service_time_p99_us),
-        "response_time": (measurement.response_time_mean_us, measurement.response_time_p99_us),
+        "service_time": (measurement.service_time.mean_us, measurement.service_time.p99_us),
+        "response_time": (measurement.response_time.mean_us, measurement.response_time.p99_us),
     }
     return [
         Finding(Code.MEAN_OVER_P99, mean, p99, measurement.role, measurement.tool, detail=kind)

@@ -9,21 +9,20 @@ from numpy.typing import NDArray
 
 from vmtoll.model.errors import ToolError
 from vmtoll.model.percentiles import FEWEST, PER_MILLE
+from vmtoll.model.trial import Times
 
 HIGHEST_US = 3_600_000_000
 
 
-def summary(kind: str, latencies_us: NDArray[np.int64]) -> dict[str, float]:
-    """`<kind>_{mean,p50,p90,p99,p999}_us` of the exact values, without percentiles that need more values; empty without
+def times(latencies_us: NDArray[np.int64]) -> Times:
+    """Mean, percentiles and longest of the exact values, without percentiles that need more values; empty without
     values. Percentiles are by nearest rank, so each is an observed value.
     """
     if len(latencies_us) == 0:
-        return {}
+        return Times()
     ordered = np.sort(latencies_us)
-    percentiles = {
-        f"{kind}_{name}_us": _nearest_rank(ordered, name) for name in PER_MILLE if len(ordered) >= FEWEST[name]
-    }
-    return {f"{kind}_mean_us": float(np.mean(ordered)), **percentiles}
+    percentiles = {f"{name}_us": _nearest_rank(ordered, name) for name in PER_MILLE if len(ordered) >= FEWEST[name]}
+    return Times(mean_us=float(np.mean(ordered)), max_us=float(ordered[-1]), **percentiles)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The measurements of a trial's loads, one per tool, and the resources used during the first."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -89,21 +89,21 @@ def base_measurement(run: ToolRun, per_s: float) -> Measurement:
         client_cpu_share=done.cpu_share,
         start_spread_ms=None if run.start_spread_s is None else run.start_spread_s * 1000,
     )
-    return with_figures(
-        with_cpu(measurement, run.before, run.after), run.server_times.figures if run.server_times else {}
+    measurement = with_cpu(measurement, run.before, run.after)
+    if run.server_times is None:
+        return measurement
+    return replace(
+        measurement,
+        server_time=run.server_times.service.percentiles,
+        server_loop_lag=run.server_times.loop_lag.percentiles,
     )
-
-
-def with_figures(measurement: Measurement, figures: Mapping[str, float | None]) -> Measurement:
-    """The measurement with these figures, by field name: from a tool's summary, latencies, or the server's times."""
-    return replace(measurement, **figures)  # type: ignore[arg-type]
 
 
 def with_service_times(measurement: Measurement, latencies_us: NDArray[np.int64] | None) -> Measurement:
     """The measurement with its service times; unchanged for a tool that logs none."""
     if latencies_us is None:
         return measurement
-    return with_figures(measurement, latency.summary("service_time", latencies_us))
+    return replace(measurement, service_time=replace(latency.times(latencies_us), max_us=None))
 
 
 def tool_findings(run: ToolRun) -> list[Finding]:

@@ -13,11 +13,11 @@ from vmtoll.model.errors import ToolError
 from vmtoll.model.event import Phase
 from vmtoll.model.finding import Finding, Role
 from vmtoll.model.load import LoadKind
-from vmtoll.model.trial import Measurement, Offered
+from vmtoll.model.trial import Measurement, Offered, Times
 from vmtoll.model.workload import OpenWorkload, RampWorkload
 from vmtoll.trial import gates, latency
 from vmtoll.trial.loads import LoadDriver, ToolRun
-from vmtoll.trial.measurement import TrialResults, base_measurement, tool_findings, with_figures
+from vmtoll.trial.measurement import TrialResults, base_measurement, tool_findings
 
 
 def measure(driver: LoadDriver, workload: OpenWorkload) -> TrialResults:
@@ -93,14 +93,13 @@ def _measurement(driver: LoadDriver, run: ToolRun, deadline_ms: float) -> Measur
     measurement = replace(
         base_measurement(run, elapsed_s),
         goodput_rps=int(np.count_nonzero(latencies_us <= deadline_ms * 1000)) / _intended_s(run),
-        response_time_max_us=float(latencies_us.max()) if len(latencies_us) else None,
     )
     if result.lateness_us is not None and len(result.lateness_us):
-        lateness_p99_us = latency.summary("lateness", result.lateness_us).get("lateness_p99_us")
-        measurement = replace(measurement, lateness_p99_us=lateness_p99_us, lateness_max_us=_most_late_us(result))
+        p99_us = latency.times(result.lateness_us).p99_us
+        measurement = replace(measurement, lateness=Times(p99_us=p99_us, max_us=_most_late_us(result)))
     if result.transferred_mb is None and isinstance(run.load, OpenLoad):
         measurement = replace(measurement, transferred_mb=_bodies_mb(driver, run.load, result.successful))
-    return with_figures(measurement, latency.summary("response_time", latencies_us))
+    return replace(measurement, response_time=latency.times(latencies_us))
 
 
 def _intended_s(run: ToolRun) -> float:
@@ -138,9 +137,8 @@ def measure_ramp(driver: LoadDriver, workload: RampWorkload) -> TrialResults:
         base_measurement(run, elapsed_s),
         throughput_mb_per_s=None,
         goodput_rps=result.successful / _intended_s(run),
-        response_time_mean_ms=result.response_time_mean_ms,
-    )
+    ).with_columns({"response_time_mean_ms": result.response_time_mean_ms, **result.columns})
     expected = result.transactions + result.failed
     findings = gates.failed_requests(expected, result.transactions, result.successful, result.failed, run.role, tool)
     findings += gates.unsent(result.unsent, load.requests, tool)
-    return TrialResults(load_offered, [run], (with_figures(measurement, result.columns),), findings)
+    return TrialResults(load_offered, [run], (measurement,), findings)

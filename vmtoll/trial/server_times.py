@@ -16,6 +16,7 @@ from operator import add
 import numpy as np
 
 from vmtoll.model.percentiles import FEWEST
+from vmtoll.model.trial import Times
 
 PERCENTILES = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
 
@@ -53,6 +54,12 @@ class Histogram:
         below = int(cumulative[bucket]) - self.counts[bucket]
         return low_us + (high_us - low_us) * float(rank - below) / self.counts[bucket]
 
+    @property
+    def percentiles(self) -> Times:
+        """The percentiles that have enough values."""
+        enough = {name: share for name, share in PERCENTILES.items() if sum(self.counts) >= FEWEST[name]}
+        return Times(**{f"{name}_us": self.percentile_us(share) for name, share in enough.items()})
+
 
 @dataclass(frozen=True)
 class ServerTimes:
@@ -68,17 +75,6 @@ class ServerTimes:
 
     def __add__(self, other: "ServerTimes") -> "ServerTimes":
         return ServerTimes(self.service + other.service, self.loop_lag + other.loop_lag)
-
-    @property
-    def figures(self) -> dict[str, float | None]:
-        """The percentiles that have enough values, by their names in Measurement, in µs."""
-        histograms = {"server_time": self.service, "server_loop_lag": self.loop_lag}
-        return {
-            f"{name}_{percentile}_us": histogram.percentile_us(share)
-            for name, histogram in histograms.items()
-            for percentile, share in PERCENTILES.items()
-            if sum(histogram.counts) >= FEWEST[percentile]
-        }
 
 
 def parse(page: str | None) -> ServerTimes | None:

@@ -113,8 +113,8 @@ def test_a_run_writes_the_files_of_the_contract(project: Registry, inventory: Pa
         assert own.throughput_rps == (own.transactions or 0) / (own.duration_s or 1), "siege logs no requests"
         assert other.throughput_rps and other.throughput_rps >= (other.transactions or 0) / (other.duration_s or 1)
         assert not own.logs_service_times
-        assert other.service_time_p50_us and other.service_time_p99_us
-        assert other.service_time_p50_us <= other.service_time_p99_us
+        assert other.service_time.p50_us and other.service_time.p99_us
+        assert other.service_time.p50_us <= other.service_time.p99_us
         assert record.counts.bodies_wrong == 0 < (record.counts.bodies_checked or 0)
         name = record.name
         assert (own.histogram, other.histogram) == (None, f"histograms/{name}.hdr")
@@ -138,7 +138,7 @@ def test_a_run_writes_the_files_of_the_contract(project: Registry, inventory: Pa
 def _assert_documents(run_dir: Path) -> None:
     """run.json and hosts.json of a run of six trials on two machines alike."""
     recorded = manifest_of(run_dir)
-    assert json.loads((run_dir / "run.json").read_text())["schema"] == 2
+    assert json.loads((run_dir / "run.json").read_text())["schema"] == 3
     assert recorded.status == "complete"
     assert recorded.accelerators == {"metal": Accelerator.NONE, "metal-two": Accelerator.NONE}
     assert recorded.emulated is False

@@ -203,8 +203,8 @@ def test_fifty_requests_have_no_p99(project: Registry, inventory: Path, tmp_path
     run_dir = run(path, inventory, tmp_path / "results", registry=project, scale="full")
     [record] = records_of(run_dir)
     own = primary(record)
-    assert (own.transactions, own.service_time_p99_us, own.dropped_figures) == (50, None, 1)
-    assert own.service_time_p50_us and own.service_time_p90_us and own.logs_service_times
+    assert (own.transactions, own.service_time.p99_us, own.dropped_figures) == (50, None, 1)
+    assert own.service_time.p50_us and own.service_time.p90_us and own.logs_service_times
     with (run_dir / "trials.csv").open(encoding="utf-8", newline="") as handle:
         [row] = csv.DictReader(handle)
     assert (row["service_time_p99_us"], row["dropped_figures"]) == ("", "1")

@@ -59,18 +59,18 @@ def test_a_rate_is_offered_and_answered_from_the_intended_send(measured: Callabl
         assert (own.requests, own.successful, own.failed) == (200, 200, 0)
         assert (record.offered.offered_rps, record.offered.users, record.offered.capacity_rps) == (400, None, None)
         for measurement in (own, other):
-            p50, p99 = measurement.response_time_p50_us, measurement.response_time_p99_us
-            longest = measurement.response_time_max_us
+            p50, p99 = measurement.response_time.p50_us, measurement.response_time.p99_us
+            longest = measurement.response_time.max_us
             assert p50 and p99 and longest
             assert 0 < p50 <= p99 <= longest
-            assert measurement.service_time_p99_us is None
-        assert own.lateness_p99_us is not None and own.response_time_max_us is not None
-        assert own.lateness_max_us is not None
-        assert own.lateness_p99_us <= own.lateness_max_us <= own.response_time_max_us
+            assert measurement.service_time.p99_us is None
+        assert own.lateness.p99_us is not None and own.response_time.max_us is not None
+        assert own.lateness.max_us is not None
+        assert own.lateness.p99_us <= own.lateness.max_us <= own.response_time.max_us
         assert (own.histogram, other.histogram) == (f"histograms/{record.name}.hdr", None)
         stored = HdrHistogram.decode((folder / str(own.histogram)).read_bytes().strip())
         assert stored.get_total_count() == 200
-        assert stored.get_value_at_percentile(99) == pytest.approx(own.response_time_p99_us, rel=0.002)
+        assert stored.get_value_at_percentile(99) == pytest.approx(own.response_time.p99_us, rel=0.002)
         # The goodput follows from the histogram alone, but for what falls into the bin of the deadline.
         within = stored.get_count_at_value(20_000) + sum(
             item.count_added_in_this_iter_step
@@ -122,8 +122,8 @@ def test_shares_are_the_same_rates_on_both_sides(measured: Callable[..., Any], u
         # From the first intended send to the last response: the schedule, and what the last one may have taken.
         between_s = (own.requests - 1) / offered.offered_rps
         took_s = own.requests / own.throughput_rps
-        assert own.response_time_max_us is not None
-        assert 0.999 * between_s <= took_s <= between_s + own.response_time_max_us / 1e6 + 0.001
+        assert own.response_time.max_us is not None
+        assert 0.999 * between_s <= took_s <= between_s + own.response_time.max_us / 1e6 + 0.001
 
 
 def test_own_shares_are_measured_in_each_block_for_each_arm(

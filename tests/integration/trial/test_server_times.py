@@ -46,7 +46,7 @@ def metal(inventory: Path, tmp_path: Path) -> Iterator[AgentLine]:
 
 
 def figures_of(record: TrialRecord) -> list[float | None]:
-    return [getattr(primary(record), name) for name in FIGURES]
+    return [primary(record).column(name) for name in FIGURES]
 
 
 def test_the_servers_own_times_are_in_the_record(project: Registry, inventory: Path, tmp_path: Path) -> None:
@@ -61,15 +61,15 @@ def test_the_servers_own_times_are_in_the_record(project: Registry, inventory: P
         if record.arm.environment == "metal-two":
             assert figures_of(record) == [None] * len(FIGURES)
             continue
-        assert flat(record)["crosscheck_server_time_p50_us"] == crosscheck(record).server_time_p50_us
+        assert flat(record)["crosscheck_server_time_p50_us"] == crosscheck(record).server_time.p50_us
         for measurement in (primary(record), crosscheck(record)):
             for name in ("time", "loop_lag"):
-                told = [getattr(measurement, f"server_{name}_{share}_us") for share in ("p50", "p99", "p999")]
+                told = [measurement.column(f"server_{name}_{share}_us") for share in ("p50", "p99", "p999")]
                 values = [value for value in told if value is not None]  # no p99.9 of few requests
                 assert values and values[0] > 0 and values == sorted(values) and values[-1] < 8.4e6, (name, told)
         # A client sees at least what the server takes, and the server's buckets are half an octave wide.
-        seen_us = crosscheck(record).service_time_p50_us
-        told_us = crosscheck(record).server_time_p50_us
+        seen_us = crosscheck(record).service_time.p50_us
+        told_us = crosscheck(record).server_time.p50_us
         assert seen_us and told_us and told_us <= seen_us * 1.5
 
 

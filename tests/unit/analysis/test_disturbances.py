@@ -7,7 +7,6 @@ are paired and judged by the program. Without sets almost all of these pages are
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -118,7 +117,7 @@ def saturated(rng: np.random.Generator, record: TrialRecord) -> TrialRecord:
             fewer = int(0.6 * (measured.transactions or 0))
             rate = 0.6 * measured.throughput_rps
             return replace(measured, throughput_rps=rate, transactions=fewer, requests=fewer)
-        return replace(measured, response_time_p99_us=1.5 * (measured.response_time_p99_us or 0))
+        return measured.with_columns({"response_time_p99_us": 1.5 * (measured.response_time.p99_us or 0)})
 
     return _figures(record, change, Finding(Code.CLIENT_SATURATED, 0.9, 0.85, Role.PRIMARY))
 
@@ -130,10 +129,9 @@ def late(rng: np.random.Generator, record: TrialRecord) -> TrialRecord:
     most_us = float(rng.uniform(5e3, 3e4))
 
     def change(measured: Measurement) -> Measurement:
-        slower: dict[str, Any] = {name: (getattr(measured, name) or 0) + most_us for name in (
-            "response_time_p99_us", "response_time_p999_us", "response_time_max_us",
-        )}  # fmt: skip
-        return replace(measured, **slower, lateness_p99_us=0.9 * most_us, lateness_max_us=most_us)
+        names = ("response_time_p99_us", "response_time_p999_us", "response_time_max_us")
+        slower = {name: (measured.column(name) or 0) + most_us for name in names}
+        return measured.with_columns({**slower, "lateness_p99_us": 0.9 * most_us, "lateness_max_us": most_us})
 
     return _figures(record, change, Finding(Code.CLIENT_LATE, 0.9 * most_us, 800.0, Role.PRIMARY))
 

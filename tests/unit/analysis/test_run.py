@@ -132,7 +132,7 @@ def test_refuses_another_schema_and_missing_keys(run_dir: Path) -> None:
     path = run_dir / "run.json"
     meta = json.loads(path.read_text())
     path.write_text(json.dumps(meta | {"schema": 1}))
-    with pytest.raises(LoadError, match=r"run\.json: schema 1, but this vmtoll reads 2"):
+    with pytest.raises(LoadError, match=r"run\.json: schema 1, but this vmtoll reads 3"):
         load_run(run_dir)
     del meta["accelerators"]
     path.write_text(json.dumps(meta))

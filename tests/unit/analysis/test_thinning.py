@@ -85,5 +85,5 @@ def test_a_bundle_thins_as_its_run_does(tmp_path: Path) -> None:
     thinner, of_control = (expected_percentile(*each, 500, 0.99) for each in (logged, control))
     guest = run.trials_of(scenario, Arm("kvm-default"))[0]
     (effect,) = [effect for effect in tail.effects if effect.block == trial.block]
-    assert guest.primary and guest.primary.response_time_p99_us and effect.mid
-    assert effect.mid == pytest.approx(guest.primary.response_time_p99_us / math.sqrt(thinner * of_control))
+    assert guest.primary and guest.primary.response_time.p99_us and effect.mid
+    assert effect.mid == pytest.approx(guest.primary.response_time.p99_us / math.sqrt(thinner * of_control))

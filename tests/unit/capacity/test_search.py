@@ -13,7 +13,7 @@ from vmtoll.capacity.objective import Slo
 from vmtoll.capacity.rate_sweep import RateStep, UnitCapacity, unit_capacity
 from vmtoll.model.finding import Role
 from vmtoll.model.load import Load
-from vmtoll.model.trial import Accelerator, ClientPlace, Measurement, Scenario, TrialRecord
+from vmtoll.model.trial import Accelerator, ClientPlace, Measurement, Scenario, Times, TrialRecord
 from vmtoll.model.workload import SearchWorkload
 from vmtoll.runner.search import next_load, steps_of
 
@@ -64,7 +64,8 @@ def record(block: int, load: Load, p99_ms: float) -> TrialRecord:
         started_at="2026-01-01T00:00:00Z",
         measurements=(
             Measurement(
-                role=Role.PRIMARY, tool="vegeta", requests=4000, successful=4000, response_time_p99_us=1000 * p99_ms
+                role=Role.PRIMARY, tool="vegeta", requests=4000, successful=4000,
+                response_time=Times(p99_us=1000 * p99_ms),
             ),
         ),
     )  # fmt: skip

@@ -26,7 +26,7 @@ from vmtoll.model.event import (
 )
 from vmtoll.model.finding import Code, Finding, Role, Validity
 from vmtoll.model.load import Load, LoadKind
-from vmtoll.model.trial import Accelerator, Arm, ClientPlace, Measurement, Scenario, TrialRecord, TrialSpec
+from vmtoll.model.trial import Accelerator, Arm, ClientPlace, Measurement, Scenario, Times, TrialRecord, TrialSpec
 from vmtoll.model.until import ComparisonState, Look, LookComparison, Stop
 
 CONNECTING = Connecting(6, 240.0, "metal")
@@ -199,7 +199,7 @@ GUEST = Arm("kvm-default")
 
 
 def tail_of(block: int, arm: Arm, tail_us: float, requests: int = 2000) -> TrialRecord:
-    measured = Measurement(role=Role.PRIMARY, tool="vegeta", requests=requests, response_time_p99_us=tail_us)
+    measured = Measurement(role=Role.PRIMARY, tool="vegeta", requests=requests, response_time=Times(p99_us=tail_us))
     return replace(RECORD, block=block, arm=arm, measurements=(measured,))
 
 

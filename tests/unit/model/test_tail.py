@@ -9,15 +9,15 @@ import pytest
 from tests.support.records import make_record
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.tail import NEVER_US, log_p99, may_count, p99_of_planned_us
-from vmtoll.model.trial import Measurement, TrialRecord
-from vmtoll.trial.latency import summary
+from vmtoll.model.trial import Measurement, Times, TrialRecord
+from vmtoll.trial.latency import times
 
 
 def measured(latencies_us: np.ndarray, planned: int) -> Measurement:
     """As the runner records it: percentiles of those that were answered."""
-    figures = summary("response_time", latencies_us) | {"response_time_max_us": float(latencies_us.max())}
     return Measurement(
-        role=Role.PRIMARY, tool="vegeta", requests=planned, successful=len(latencies_us), **figures  # type: ignore[arg-type]
+        role=Role.PRIMARY, tool="vegeta", requests=planned, successful=len(latencies_us),
+        response_time=times(latencies_us),
     )  # fmt: skip
 
 
@@ -47,13 +47,13 @@ def test_no_tail_without_figures() -> None:
     unlogged = Measurement(role=Role.PRIMARY, tool="siege", requests=10, successful=10)
     assert p99_of_planned_us(make_record()) is None
     assert p99_of_planned_us(with_primary(unlogged)) is None
-    uncounted = Measurement(role=Role.PRIMARY, tool="vegeta", response_time_p99_us=5.0, failed=3)
+    uncounted = Measurement(role=Role.PRIMARY, tool="vegeta", response_time=Times(p99_us=5.0), failed=3)
     assert p99_of_planned_us(with_primary(uncounted)) is None
 
 
 def test_all_of_fewer_than_100_requests_must_be_answered() -> None:
     few = measured(np.arange(1, 61), 60)
-    assert few.response_time_p99_us is None, "60 requests have no p99"
+    assert few.response_time.p99_us is None, "60 requests have no p99"
     assert p99_of_planned_us(with_primary(few)) == 60
     assert p99_of_planned_us(with_primary(replace(few, requests=61))) == math.inf
 

@@ -57,7 +57,7 @@ def test_summaries_verdicts_and_run(tmp_path: Path) -> None:
     verdicts = _sheet(path, "verdicts")
     assert verdicts[1][verdicts[0].index("kind")] == Kind.SLOWER
     run = {row[0]: row[1] for row in _sheet(path, "run")[1:]}
-    assert run["schema"] == 2
+    assert run["schema"] == 3
     assert run["accelerators.kvm-default"] == "kvm"
     assert str(run["sentence"]).endswith(".")
 

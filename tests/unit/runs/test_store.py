@@ -16,7 +16,7 @@ from vmtoll.model.errors import LoadError, ResultsError, ToolError
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
 from vmtoll.model.run import Differences, MachineDifference
-from vmtoll.model.trial import Accelerator, Arm, Measurement, Offered, to_json
+from vmtoll.model.trial import Accelerator, Arm, Measurement, Offered, Times, to_json
 from vmtoll.runs.rates import Rates
 from vmtoll.runs.store import Store
 from vmtoll.trial import latency
@@ -122,13 +122,13 @@ def test_a_whole_line_that_is_no_record_is_refused_by_its_number(tmp_path: Path)
             "run.json",
             '{"schema": 1, "status": "running"}',
             LoadError,
-            r"run/run\.json: schema 1, but this vmtoll reads 2",
+            r"run/run\.json: schema 1, but this vmtoll reads 3",
         ),
         (
             "trials.csv",
             "a,b\n1,2\n",
             ResultsError,
-            r"run/trials\.csv: a run of another schema; this program reads schema 2",
+            r"run/trials\.csv: a run of another schema; this program reads schema 3",
         ),
     ],
 )
@@ -203,18 +203,18 @@ def test_capacity_trials_survive_a_kill(tmp_path: Path) -> None:
 
 def test_percentiles_are_values_that_were_seen() -> None:
     values = np.arange(1, 1001, dtype=np.int64)
-    seen = latency.summary("service_time", values)
-    assert seen["service_time_mean_us"] == 500.5
-    assert [seen[f"service_time_{p}_us"] for p in ("p50", "p90", "p99", "p999")] == [500, 900, 990, 999]
-    assert latency.summary("service_time", values[:0]) == {}
+    times = latency.times(values)
+    assert (times.mean_us, times.max_us) == (500.5, 1000)
+    assert [times.of(name) for name in ("p50", "p90", "p99", "p999")] == [500, 900, 990, 999]
+    assert latency.times(values[:0]) == Times()
 
 
 def test_a_percentile_of_fewer_requests_than_it_needs_is_none() -> None:
     values = np.arange(1, 1001, dtype=np.int64)
-    of_999, of_99, of_one = (latency.summary("response_time", values[:n]) for n in (999, 99, 1))
-    assert of_999.keys() == {f"response_time_{name}_us" for name in ("mean", "p50", "p90", "p99")}
-    assert of_99.keys() == {f"response_time_{name}_us" for name in ("mean", "p50", "p90")}
-    assert of_one == {"response_time_mean_us": 1.0}
+    of_999, of_99, of_one = (latency.times(values[:n]) for n in (999, 99, 1))
+    assert of_999.p999_us is None is not of_999.p99_us
+    assert of_99.p99_us is None is not of_99.p90_us
+    assert of_one == Times(mean_us=1.0, max_us=1.0)
 
 
 def test_the_histogram_can_be_read_and_merged() -> None:

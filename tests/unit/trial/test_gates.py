@@ -4,7 +4,7 @@ import pytest
 
 from vmtoll.model.finding import FINDINGS, Code, Finding, Role, Validity, validity
 from vmtoll.model.transport import CIPHER, PROTOCOL, Transport
-from vmtoll.model.trial import Measurement
+from vmtoll.model.trial import Measurement, Times
 from vmtoll.trial import gates
 
 PRINT = {"binary_sha256": "a", "config_sha256": "b", "workers": 1, "version": "1.22"}
@@ -161,15 +161,15 @@ def test_gate(quiet: list[Finding], loud: list[Finding], expected: Finding) -> N
 
 
 def test_a_mean_over_p99_is_detected_in_any_measurement_with_both() -> None:
-    service = Measurement(role=CROSSCHECK, tool="h2load", service_time_mean_us=5.0, service_time_p99_us=4.0)
-    response = Measurement(role=PRIMARY, tool="oha", response_time_mean_us=5.0, response_time_p99_us=4.0)
+    service = Measurement(role=CROSSCHECK, tool="h2load", service_time=Times(mean_us=5.0, p99_us=4.0))
+    response = Measurement(role=PRIMARY, tool="oha", response_time=Times(mean_us=5.0, p99_us=4.0))
     assert gates.mean_over_p99(service) == [
         Finding(Code.MEAN_OVER_P99, 5.0, 4.0, CROSSCHECK, "h2load", detail="service_time")
     ]
     assert gates.mean_over_p99(response) == [
         Finding(Code.MEAN_OVER_P99, 5.0, 4.0, PRIMARY, "oha", detail="response_time")
     ]
-    assert gates.mean_over_p99(Measurement(role=PRIMARY, tool="ab", service_time_p99_us=4.0)) == []
+    assert gates.mean_over_p99(Measurement(role=PRIMARY, tool="ab", service_time=Times(p99_us=4.0))) == []
 
 
 def test_the_worst_finding_decides() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.metric import TAIL
-from vmtoll.model.trial import Measurement
+from vmtoll.model.trial import Measurement, Times
 from vmtoll.trial import gates
 
 
@@ -42,7 +42,8 @@ def test_a_clock_rate_that_sinks() -> None:
 @pytest.mark.parametrize("role", list(Role))
 def test_a_client_whose_delay_is_a_fifth_of_the_tail(role: Role) -> None:
     late, punctual = (
-        Measurement(role=role, tool="vegeta", response_time_p99_us=1000.0, lateness_p99_us=us) for us in (200.0, 100.0)
+        Measurement(role=role, tool="vegeta", response_time=Times(p99_us=1000.0), lateness=Times(p99_us=us))
+        for us in (200.0, 100.0)
     )
     assert gates.client_late(late) == [Finding(Code.CLIENT_LATE, 200.0, 100.0, role, "vegeta")]
     assert gates.client_late(punctual) == gates.client_late(Measurement(role=role, tool="oha")) == []

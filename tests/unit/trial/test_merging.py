@@ -126,7 +126,7 @@ def test_counts_are_added_and_percentiles_are_of_all_latencies() -> None:
     assert whole.availability_pct == pytest.approx(100 * 3000 / 3003)
     assert whole.transferred_mb == 1.5
     assert whole.latencies_us is not None and whole.lateness_us is not None
-    assert latency.summary("x", whole.latencies_us) == latency.summary("x", np.concatenate(logs))
+    assert latency.times(whole.latencies_us) == latency.times(np.concatenate(logs))
     assert len(whole.lateness_us) == 3000
     assert whole.concurrency == pytest.approx(sum(int(log.sum()) for log in logs) / 1e6 / whole.elapsed_s)
     assert whole.columns == {"connect_max_ms": 1000.0, "connect_mean_ms": pytest.approx(1.0, rel=0.01)}

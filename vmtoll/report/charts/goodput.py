@@ -83,7 +83,7 @@ def _is_behind(record: TrialRecord) -> bool:
     measured, limits = record.primary, record.limits(Role.PRIMARY)
     if measured is None or Code.RATE_NOT_REACHED not in limits:
         return Code.CLIENT_SATURATED in limits
-    late_us, p99_us = measured.lateness_p99_us, measured.response_time_p99_us
+    late_us, p99_us = measured.lateness.p99_us, measured.response_time.p99_us
     return late_us is None or p99_us is None or late_us > p99_us / 2
 
 
