@@ -48,9 +48,8 @@ def _chart(run: Run, group: PanelGroup) -> Chart | None:
     line_legend(run, figure, sweeps)
     deadlines = sorted(trials["deadline_ms"].dropna().unique())
     deadline_text = f" within {' or '.join(f'{d:g}' for d in deadlines)} ms" if deadlines else " within the deadline"
-    caption = f"Good: correct{deadline_text}, counted from the intended send. One point per trial, a line through the"
-    " medians."
-    caption += " Dotted diagonal: every request answered in time."
+    caption = f"Good: correct{deadline_text}, counted from the intended send. One point per trial, "
+    caption += "a line through the medians. Dotted diagonal: every request answered in time."
     caption += f" Ring, the knee: the last rate up to which {KNEE:.0%} came back in time."
     if end_before_knee:
         caption += f" The rates end before the knee, so that none is drawn: {', '.join(end_before_knee)}."
