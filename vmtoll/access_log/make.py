@@ -17,6 +17,7 @@ from vmtoll.access_log.read import Lines, database, read
 from vmtoll.access_log.traffic import ANSWERED, Summary, one_row, traffic
 from vmtoll.files import write_durably
 from vmtoll.model.errors import LogError
+from vmtoll.paths import user_folder
 
 # Every machine holds the site, and its manifest is made in memory.
 LARGEST_SITE_BYTES = 512 * 2**20
@@ -59,8 +60,10 @@ def from_log(
 ) -> WrittenWorkload:
     """Write OUTPUT/<name>.yml, <name>-sweep.yml, sites/<name>.yml and <name>.summary.json.
 
-    The logs are one series, in any order. `report_progress` gets the progress. The same lines give the same bytes.
-    Raises LogError for logs without usable lines, a name in use, and files that cannot be read or written.
+    In the user's own folder, whose workloads/ is OUTPUT, the site goes to its sites/. The logs are one series, in any
+    order. `report_progress` gets the progress. The same lines give the same bytes.
+    Raises LogError for logs without usable lines,
+    a name in use, and files that cannot be read or written.
     """
     files = _output_files(output, options.name)
     logs = list(dict.fromkeys(log.resolve() for log in logs))
@@ -89,8 +92,8 @@ def from_log(
     summary = _summary(len(logs), lines, log_summary, site, options)
     texts = [*_workload_texts(summary, options), _site_text(site.files, summary), json.dumps(summary, indent=1) + "\n"]
     try:
-        (output / "sites").mkdir(parents=True, exist_ok=True)
         for file, text in zip(files, texts, strict=True):
+            file.parent.mkdir(parents=True, exist_ok=True)
             write_durably(file, text.encode())
     except BaseException as error:
         for file in files:  # none of them existed before
@@ -182,7 +185,10 @@ def _output_files(output: Path, name: str) -> list[Path]:
     """Paths of the files to write. Raises LogError if one exists: vmtoll overwrites nothing."""
     if not _NAME.fullmatch(name):
         raise LogError(f"--name {name}: give lower-case letters, digits and hyphens, for it becomes a file's name")
-    files = [output / f for f in (f"{name}.yml", f"{name}-sweep.yml", f"sites/{name}.yml", f"{name}.summary.json")]
+    own = user_folder()
+    sites = own / "sites" if own and output.resolve() == own / "workloads" else output / "sites"
+    files = [output / f"{name}{end}" for end in (".yml", "-sweep.yml", ".summary.json")]
+    files.insert(2, sites / f"{name}.yml")
     if existing := next((file for file in files if file.exists()), None):
         raise LogError(f"{existing} exists; remove it, or give another --name")
     return files

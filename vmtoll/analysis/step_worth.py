@@ -16,10 +16,12 @@ PRIVATE_FILE = "private.json"  # the runner writes it; committed and published r
 StepsBetween = Callable[[str, str], frozenset[Tuning]]
 
 
-def tuning_runs(results: Path) -> list[Path]:
-    """The folders of all complete tuning runs: those measured here first, then the committed ones, newest first."""
+def tuning_runs(*results: Path) -> list[Path]:
+    """The folders of all complete tuning runs in folders of results: those measured here first, then the committed
+    ones, newest first.
+    """
     runs = []
-    for folder in runs_in(results):
+    for folder in {run.resolve(): run for each in results for run in runs_in(each)}.values():
         try:
             manifest = read_manifest(folder)
         except LoadError:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from vmtoll import loadgen, sites
+from vmtoll import loadgen, search_path, sites
 from vmtoll.builds import servers, tools
 from vmtoll.model.release import RELEASES, Release
 from vmtoll.paths import CACHE
@@ -16,7 +16,8 @@ def site_archives() -> list[dict[str, str]]:
 
     The archive holds `<name>/`, `<name>.manifest.json` and an empty `.<name>-<digest>` that marks it as unpacked.
     """
-    return [_archive(description) for description in sorted(sites.SITES_DIR.glob("*.yml"))]
+    found = search_path.sites()
+    return [_archive(description) for description in map(found.find, found.names())]
 
 
 def _archive(description: Path) -> dict[str, str]:

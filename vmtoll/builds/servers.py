@@ -5,6 +5,7 @@ One archive instead of a task for each file, because on an emulated guest every 
 
 import io
 import json
+import shutil
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,14 @@ from vmtoll.builds import certificate, sources
 from vmtoll.model.errors import UserError
 from vmtoll.model.release import Release
 from vmtoll.model.transport import CIPHER, GROUP, PROTOCOL, tls_port
-from vmtoll.paths import CACHE, PROJECT, SERVER_BUILDS
+from vmtoll.paths import CACHE, INSTALLED, SERVER_BUILDS
+from vmtoll.search_path import servers as found
 from vmtoll.shell import run
-from vmtoll.spec.server import FOLDER, ServerDefinition, Tls, read_servers
+from vmtoll.spec.catalog import Registry
+from vmtoll.spec.server import FOLDER, ServerDefinition, Tls, read_servers, template_file
 from vmtoll.spec.sources import read_archives
 
-SOURCES = PROJECT
+SOURCES = Registry().sources_folder()
 ROOT = "/srv/vmtoll/sites"
 UNITS = "/etc/systemd/system"
 
@@ -108,7 +111,7 @@ def _files(server: ServerDefinition, policy: Policy, release: Release) -> dict[s
     name = server.name
     files = {f"{UNITS}/vmtoll-{name}.service": (_render(SERVER_BUILDS / "unit.j2", server, policy, release), 0o644)}
     for template in server.templates:
-        content = _render(SERVER_BUILDS / name / f"{template}.j2", server, policy, release)
+        content = _render(template_file(name, template, SERVER_BUILDS), server, policy, release)
         files[f"{FOLDER}/{name}/{Path(template).name}"] = (content, 0o644)
     if server.build:
         files[server.binary] = (_compile(server), 0o755)
@@ -176,6 +179,8 @@ def _workers(server: ServerDefinition, policy: Policy) -> int:
 
 
 def _compile(server: ServerDefinition) -> bytes:
-    folder: Path = SERVER_BUILDS / server.name
+    folder: Path = found(SERVER_BUILDS).find(server.name).parent
+    if INSTALLED:  # what is installed may belong to another user, and stays as it is
+        folder = shutil.copytree(folder, CACHE / "server-builds" / server.name, dirs_exist_ok=True)
     run(["make", "-s", "-C", folder, str(server.build)], log=CACHE / "logs" / f"build-{server.name}.log")
     return (folder / str(server.build)).read_bytes()

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import describe
-from vmtoll.commands.options import InventoryOption, JsonOption, ResultsOption
+from vmtoll.commands.options import InventoryOption, JsonOption, ResultsOption, own_inventory
 from vmtoll.guests import diagnosis as domains
 from vmtoll.guests import needs
 from vmtoll.guests.diagnosis.apply import candidates, tried, unchanged
@@ -20,7 +20,7 @@ from vmtoll.machines.connection import AgentLine
 from vmtoll.model.diagnosis import LIMITS, Diagnosis, State
 from vmtoll.model.errors import AgentError, UserError
 from vmtoll.model.inventory import Host
-from vmtoll.paths import INVENTORY, RESULTS
+from vmtoll.paths import INVENTORY, RESULTS, SHIPPED_RESULTS
 from vmtoll.spec.catalog import unknown
 from vmtoll.spec.inventory import hosts_by_role
 from vmtoll.spec.inventory_faults import read_valid_inventory
@@ -61,6 +61,8 @@ def diagnose(
 
     if all_ == (guest is not None):
         raise UserError("name one guest, or give --all for every guest of the host")
+    if inventory == own_inventory() and not kvm_host and (connect or not _has_kvm_hosts(inventory)):
+        inventory = None  # it was not named, and the guest is on this machine
     host, domain = _host(guest, inventory, kvm_host)
     uri = connect or host.libvirt_uri
     where = uri if inventory is None else f"{host.name} ({uri})"
@@ -76,6 +78,10 @@ def diagnose(
         print("\n`vmtoll diagnose GUEST` says what to change, and what each change is worth.")
     else:
         print("\n".join(lines(diagnoses[0], *unchanged(uri, diagnoses[0].guest))))
+
+
+def _has_kvm_hosts(inventory: Path | None) -> bool:
+    return inventory is not None and bool(hosts_by_role(read_valid_inventory(inventory), str(inventory))["kvm_host"])
 
 
 def _badness(diagnosis: Diagnosis) -> tuple[int, int]:
@@ -147,7 +153,7 @@ class _Host:
         refusals = self._refusals(candidates(now, steps))
         steps = tried(steps, refusals, self.uri, name)
         lacking = list(dict.fromkeys(step.tuning for step in steps if step.state is State.LACKING))
-        worth, runs = worth_of(lacking, tuning_runs(results), gained)
+        worth, runs = worth_of(lacking, tuning_runs(results, SHIPPED_RESULTS), gained)
         return Diagnosis(name, where, guest["running"], steps, worth, runs, refusals[0])
 
     def _refusals(self, definitions: Sequence[str]) -> list[str]:

@@ -1,29 +1,43 @@
 """The command `list`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption
 from vmtoll.model.release import Suite, release_of_suite
+from vmtoll.paths import user_folder
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.server import read_server
 
 describe("list", "vmtoll list", "vmtoll list --json")
 
+_KINDS = ("experiments", "workloads", "servers", "environments")
+
 
 def list_names(as_json: JsonOption = False) -> None:
-    """List experiments, workloads, servers and environments."""
+    """List experiments, workloads, servers and environments: those of your folder and those that vmtoll ships."""
     registry = Registry()
-    names = {kind: getattr(registry, kind)() for kind in ("experiments", "workloads", "servers", "environments")}
+    names = {kind: getattr(registry, kind)() for kind in _KINDS}
+    own = {f"{kind}s": [name for name in path.names() if path.is_own(name)] for kind, path in registry.paths.items()}
+    registry.say_hidden({kind: own[f"{kind}s"] for kind in registry.paths})
     not_in = {server: read_server(server).not_in for server in names["servers"]}
+    folder = user_folder()
     if as_json:
         servers = [{"name": server, "not_in": list(suites)} for server, suites in not_in.items()]
-        print_json({**names, "servers": servers})
+        print_json({**names, "servers": servers} | ({"folder": folder, "own": own} if folder else {}))
         return
     for kind, listed in names.items():
         texts = [_with_releases(server, not_in[server]) for server in listed] if kind == "servers" else listed
         print(f"{kind}: {', '.join(texts)}")
+    if folder:
+        print(f"of these in {folder}: {'; '.join(_of_kinds(own)) or 'none'}")
+
+
+def _of_kinds(own: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for kind, names in own.items():
+        if names:
+            yield f"{kind} {', '.join(names)}"
 
 
 def _with_releases(server: str, not_in: Sequence[Suite]) -> str:

@@ -8,6 +8,7 @@ import typer
 from vmtoll.model.experiment import Scale
 from vmtoll.model.release import Suite
 from vmtoll.model.until import Until
+from vmtoll.paths import FOLDER_FILE, user_folder
 
 
 def _until_of(text: str) -> Until:
@@ -38,13 +39,37 @@ def _resumable(folder: Path | None) -> Path | None:
     return folder
 
 
+def own_inventory() -> Path | None:
+    """The lab.yml of the user's folder; None without one, and where it names no machine: that is the embedded lab."""
+    folder = user_folder()
+    file = folder / FOLDER_FILE if folder else None
+    return file if file and _has_hosts(file) else None
+
+
+def _has_hosts(file: Path) -> bool:
+    """Return whether an inventory may name machines; only an empty one, or an empty `all`, certainly does not."""
+    import yaml  # noqa: PLC0415 (few commands need it)
+
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return True  # who reads it says what is wrong
+    return bool(content.get("all") if isinstance(content, dict) and content.keys() == {"all"} else content)
+
+
+def _or_own(inventory: Path | None) -> Path | None:
+    return inventory or own_inventory()
+
+
 InventoryOption = Annotated[
     Path | None,
     typer.Option(
         "--inventory",
         "-i",
-        help="Ansible inventory of real machines, a file or a folder (default: the embedded lab).",
+        help="Ansible inventory of real machines, a file or a folder (default: lab.yml of your folder, else the "
+        "embedded lab).",
         exists=True,
+        callback=_or_own,
     ),
 ]
 LimitOption = Annotated[
@@ -70,7 +95,9 @@ ResumeOption = Annotated[
     Path | None,
     typer.Option(help="Folder of an interrupted run to resume.", exists=True, file_okay=False, callback=_resumable),
 ]
-ResultsOption = Annotated[Path, typer.Option(help="Folder that holds the results.")]
+ResultsOption = Annotated[
+    Path, typer.Option(help="Folder that holds the results (default: results/ of your folder).", show_default=False)
+]
 RunArgument = Annotated[
     Path, typer.Argument(help="Folder of a run: results/<experiment>/<run-id>.", exists=True, file_okay=False)
 ]

@@ -1,4 +1,5 @@
-"""Read profiles: vm-images/guests/<name>.yml overrides the profiles in its `of`, and these vm-images/defaults.yml.
+"""Read profiles: environments/<name>.yml of the user's folder, or vm-images/guests/<name>.yml, overrides the profiles
+in its `of`, and these vm-images/defaults.yml.
 
 Profiles of the lab's own machines are in vm-images/machines instead of guests.
 """
@@ -11,6 +12,7 @@ from typing import Any, Literal
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import GuestAccelerator
 from vmtoll.paths import VM_IMAGES
+from vmtoll.search_path import SearchPath, environments
 from vmtoll.spec.catalog import unknown
 from vmtoll.spec.documents import Keys, read
 
@@ -41,7 +43,11 @@ class Profile:
 
 def names(images: Path = VM_IMAGES, kind: Kind = "guests") -> list[str]:
     """Names of all profiles of a kind."""
-    return sorted(file.stem for file in (images / kind).glob("*.yml"))
+    return _found(images, kind).names()
+
+
+def _found(images: Path, kind: Kind) -> SearchPath:
+    return environments(images) if kind == "guests" else SearchPath("profile", [images / kind])
 
 
 def load(name: str, images: Path = VM_IMAGES, kind: Kind = "guests") -> Profile:
@@ -49,15 +55,15 @@ def load(name: str, images: Path = VM_IMAGES, kind: Kind = "guests") -> Profile:
     if name not in names(images, kind):
         raise UserError(f"{images / kind}: {unknown('guest profile', name, names(images, kind))}")
     defaults = read(images / "defaults.yml")
-    values = _values(name, images / kind, defaults, ())
+    values = _values(name, _found(images, kind), defaults, ())
     description = values.pop("description", "")
     lists = {key: _merged(defaults[key], values.get(key, [])) for key in _LISTS}
     return Profile(name, str(description), defaults | values | lists)
 
 
-def _values(name: str, folder: Path, defaults: Mapping[str, Any], parents: tuple[str, ...]) -> Keys:
+def _values(name: str, found: SearchPath, defaults: Mapping[str, Any], parents: tuple[str, ...]) -> Keys:
     """Values of a profile and of the profiles that it builds on, without the defaults."""
-    file, profile_names = folder / f"{name}.yml", sorted(file.stem for file in folder.glob("*.yml"))
+    file, profile_names = found.find(name), found.names()
     values = read(file)
     for key, value in values.items():
         _check(file, key, value, defaults)
@@ -66,7 +72,7 @@ def _values(name: str, folder: Path, defaults: Mapping[str, Any], parents: tuple
         if base not in profile_names or base in (*parents, name):
             why = unknown("guest profile", base, [n for n in profile_names if n not in (*parents, name)])
             raise UserError(f"{file}: of: {why}")
-        for key, value in _values(base, folder, defaults, (*parents, name)).items():
+        for key, value in _values(base, found, defaults, (*parents, name)).items():
             if key in _LISTS:
                 merged[key] = _merged(merged.get(key, []), value)
             elif key in merged and merged[key] != value and key not in (*values, "description"):

@@ -13,7 +13,8 @@ from vmtoll.guests.inventory import Guest
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import GuestAccelerator
 from vmtoll.model.release import Release
-from vmtoll.paths import LAB, PLAYBOOKS, VM_IMAGES
+from vmtoll.paths import LAB, PLAYBOOKS
+from vmtoll.search_path import environments
 from vmtoll.spec.catalog import unknown
 
 TOPOLOGIES = PLAYBOOKS / "topologies"
@@ -101,8 +102,8 @@ def shape(topology: str = "single", profiles: Sequence[str] = ()) -> LabShape:
 
     Raises UserError when there is no such topology or profile.
     """
-    _check_known("topology", [topology], TOPOLOGIES)
-    _check_known("guest profile", profiles, VM_IMAGES / "guests")
+    _check_known("topology", [topology], sorted(file.stem for file in TOPOLOGIES.glob("*.yml")))
+    _check_known("guest profile", profiles, environments().names())
     description: dict[str, Any] = yaml.safe_load((TOPOLOGIES / f"{topology}.yml").read_text())
     kvm_hosts = list(description["guests"])
     on_hosts = {kvm_hosts[0]: _profile_by_guest(profiles)} if profiles else description["guests"]
@@ -221,8 +222,7 @@ def check_memory(lab: LabShape, meminfo: Path = Path("/proc/meminfo")) -> None:
         )
 
 
-def _check_known(kind: str, names: Iterable[str], folder: Path) -> None:
-    allowed = sorted(file.stem for file in folder.glob("*.yml"))
+def _check_known(kind: str, names: Iterable[str], allowed: Sequence[str]) -> None:
     for name in names:
         if name not in allowed:
             raise UserError(unknown(kind, name, allowed))

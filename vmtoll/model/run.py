@@ -49,13 +49,24 @@ class Skipped(Document):
         return ", ".join(filter(None, (self.server or self.environment, self.workload)))
 
 
+class UsedFile(Document):
+    """A file that says what is measured: a document, or a part of a server's, with its digest.
+
+    `file`: in the folder that holds it, as servers/nginx/nginx.conf.j2. `own`: it is of the user's folder.
+    """
+
+    file: str
+    sha256: str
+    own: bool = False
+
+
 class Manifest(Document):
     """run.json. `accelerators`, `hardware`: by environment; older runs lack `hardware`. `workloads`, `site`: the
     experiment's, as they were when the run began. `hidden_pct`: CPU time that background processes and the hypervisor
     may take from a machine under test without a finding, in percent of one CPU. With `until`: `measured_s`, the time
     spent on blocks; `looks`; `stopped`, why the run stopped, None while it goes on; `trials_planned` counts up to the
-    next look. `disclosure`: what is known about the machines; older runs lack it. `unseen_hosts`: guest environments
-    whose KVM host the inventory does not name.
+    next look. `disclosure`: what is known about the machines; `documents`: the files that say what is measured; older
+    runs lack both. `unseen_hosts`: guest environments whose KVM host the inventory does not name.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -82,6 +93,7 @@ class Manifest(Document):
     trials_planned: int
     hidden_pct: float | None = None
     disclosure: Disclosure | None = None
+    documents: list[UsedFile] = Field(default_factory=list)
     measured_s: float | None = None
     looks: list[Look] = Field(default_factory=list)
     stopped: Stop | None = None

@@ -367,6 +367,7 @@ def _new_manifest(session: Session, planned: Plan, disclosure: Disclosure) -> Ma
         trials_planned=len(planned.trials),
         hidden_pct=round(gates.hidden_pct(resolved.experiment.duration_s), 2),
         disclosure=disclosure,
+        documents=list(resolved.documents),
     )
 
 

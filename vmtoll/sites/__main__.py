@@ -4,18 +4,19 @@ import argparse
 import sys
 from pathlib import Path
 
+from vmtoll import search_path
 from vmtoll.model.errors import SiteError
 from vmtoll.sites.build import build
-from vmtoll.sites.load import SITES_DIR
 
 
 def main() -> int:
-    names = sorted(p.stem for p in SITES_DIR.glob("*.yml"))
+    found = search_path.sites()
+    names = found.names()
     parser = argparse.ArgumentParser(prog="python -m vmtoll.sites", description=__doc__)
     parser.add_argument("site", help=f"one of: {', '.join(names)}, or the path of a site's YAML")
     parser.add_argument("outdir", type=Path)
     args = parser.parse_args()
-    path = Path(args.site) if args.site.endswith(".yml") else SITES_DIR / f"{args.site}.yml"
+    path = Path(args.site) if args.site.endswith(".yml") else found.find(args.site)
     if not path.is_file():
         parser.error(f"no site {args.site!r}; there are: {', '.join(names)}")
     try:

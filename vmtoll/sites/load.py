@@ -9,9 +9,9 @@ from vmtoll.files import cause_of
 from vmtoll.model.document import first_mistake
 from vmtoll.model.errors import SiteError
 from vmtoll.model.site import DrawnSite, ListedSite, Site
-from vmtoll.paths import PROJECT
+from vmtoll.paths import SITES as SITES_DIR
 
-SITES_DIR = PROJECT / "workloads" / "sites"
+__all__ = ["SITES_DIR", "load_site"]
 
 
 def load_site(path: Path) -> Site:

@@ -1,63 +1,91 @@
 """Names that an experiment may use, found by listing folders; nothing is registered by hand."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtoll import loadgen
+from vmtoll import loadgen, search_path
 from vmtoll.model.trial import METAL
-from vmtoll.paths import PROJECT
+from vmtoll.paths import LOAD_TOOLS, PROJECT, user_folder
+from vmtoll.search_path import SearchPath
+from vmtoll.shell import say
 
 
 @dataclass(frozen=True)
 class Registry:
-    """The names that an experiment may use, under one project folder."""
+    """The names that an experiment may use: those of the user's folder over those under one project folder."""
 
     root: Path = PROJECT
 
+    @property
+    def paths(self) -> Mapping[str, SearchPath]:
+        """Kind of document → where it is searched."""
+        found = [
+            search_path.experiments(self.root / "workloads"), search_path.workload_files(self.root / "workloads"),
+            search_path.sites(self.root / "workloads" / "sites"), search_path.servers(self.servers_folder()),
+            search_path.environments(self.images_folder()),
+        ]  # fmt: skip
+        return {path.kind: path for path in found}
+
     def experiments(self) -> list[str]:
-        return _stems(self.root / "workloads" / "experiments")
+        return self.paths["experiment"].names()
 
     def workloads(self) -> list[str]:
-        return _stems(self.root / "workloads")
+        return self.paths["workload"].names()
 
     def sites(self) -> list[str]:
-        return _stems(self.root / "workloads" / "sites")
+        return self.paths["site"].names()
 
     def servers(self) -> list[str]:
-        return sorted(p.parent.name for p in (self.root / "server-builds").glob("*/server.yml"))
+        return self.paths["server"].names()
 
     def environments(self) -> list[str]:
-        return [METAL, *_stems(self.root / "vm-images" / "guests")]
+        return [METAL, *self.paths["environment"].names()]
 
     def guest_file(self, profile: str) -> Path:
-        return self.root / "vm-images" / "guests" / f"{profile}.yml"
+        return self.paths["environment"].find(profile)
 
     def tools(self) -> list[str]:
         return loadgen.names(self.tools_folder())
 
     def tools_folder(self) -> Path:
-        return self.root / "vmtoll" / "loadgen"
+        return LOAD_TOOLS if self.root == PROJECT else self.root / "vmtoll" / "loadgen"
 
     def experiment_file(self, name: str) -> Path:
-        return self.root / "workloads" / "experiments" / f"{name}.yml"
+        return self.paths["experiment"].find(name)
 
     def servers_folder(self) -> Path:
         return self.root / "server-builds"
 
+    def images_folder(self) -> Path:
+        return self.root / "vm-images"
+
     def server_file(self, name: str) -> Path:
-        return self.root / "server-builds" / name / "server.yml"
+        return self.paths["server"].find(name)
 
     def workload_file(self, name: str) -> Path:
-        return self.root / "workloads" / f"{name}.yml"
+        return self.paths["workload"].find(name)
 
     def site_file(self, name: str) -> Path:
-        return self.root / "workloads" / "sites" / f"{name}.yml"
+        return self.paths["site"].find(name)
+
+    def sources_folder(self) -> Path:
+        """Return the folder whose sources.yml names the user's archives."""
+        own = user_folder()
+        return own if own and (own / "sources.yml").exists() else self.root
+
+    def say_hidden(self, names: Mapping[str, Iterable[str]]) -> None:
+        """Say, once each, which of these documents (by kind) are the user's and stand over shipped ones."""
+        for kind, of_kind in names.items():
+            path = self.paths[kind]
+            for name in of_kind:
+                if path.hidden(name) and (kind, name) not in _said:
+                    _said.add((kind, name))
+                    say(f"{kind} {name}: {path.find(name)}, in place of the one that vmtoll ships")
 
 
-def _stems(folder: Path) -> list[str]:
-    return sorted(p.stem for p in folder.glob("*.yml"))
+_said: set[tuple[str, str]] = set()
 
 
 def unknown(kind: str, value: object, allowed: Sequence[str]) -> str:

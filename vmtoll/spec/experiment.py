@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from vmtoll.model import columns, facts
 from vmtoll.model.errors import ExperimentError, SiteError
 from vmtoll.model.experiment import Claim, Experiment, NoiseFloor, Scale
-from vmtoll.model.run import Skipped
+from vmtoll.model.run import Skipped, UsedFile
 from vmtoll.model.site import Site
 from vmtoll.model.trial import METAL
 from vmtoll.model.workload import ClosedWorkload, MailWorkload, SharedHostWorkload, Workload, listed
@@ -19,6 +19,7 @@ from vmtoll.spec import sources
 from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.documents import Keys, check_names, read, validation_error
 from vmtoll.spec.server import ServerDefinition, read_server, read_servers
+from vmtoll.spec.used import documents
 from vmtoll.spec.workload import file_of, load_workloads
 from vmtoll.spec.workload import names as workload_names
 
@@ -67,7 +68,8 @@ class Resolved:
 
     `file`: its path, for errors about it. `skipped`: the servers, the single scenarios of a server and the
     environments that are not measured, and why; `sources`: server → version and digest of the archive that it is built
-    from; `needs`: environment of a tuning step → what its profile needs of a host.
+    from; `needs`: environment of a tuning step → what its profile needs of a host; `documents`: the files that say all
+    of it, for the record.
     """
 
     file: Path
@@ -78,6 +80,7 @@ class Resolved:
     skipped: Sequence[Skipped] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    documents: Sequence[UsedFile] = ()
 
     def measures(self, server: str, workload: str) -> bool:
         """Return whether this workload is sent to this server."""
@@ -181,6 +184,8 @@ def resolve(
 
     Raises ExperimentError when a server cannot serve a workload, or no server is left to measure.
     """
+    used = _used(path, experiment, workloads, site, registry)
+    registry.say_hidden(used)
     definitions = {name: read_server(name, registry.servers_folder()) for name in experiment.servers}
     _check_kinds(path, definitions, workloads, registry)
     server_sources = sources.find_sources(registry, definitions)
@@ -188,10 +193,25 @@ def resolve(
     resolved = Resolved(
         path, experiment, workloads, site, definitions,
         sources=server_sources.versions, needs={name: _needs(registry, name) for name in steps},
+        documents=documents(registry, used),
     )  # fmt: skip
     without_source = [Skipped(server=server, why=why) for server, why in server_sources.skipped.items()]
     available = [definition for server, definition in definitions.items() if server not in server_sources.skipped]
     return resolved.without([*without_source, *_unsupported_transports(available, workloads)])
+
+
+def _used(
+    path: Path, experiment: Experiment, workloads: Iterable[str], site: Site, registry: Registry
+) -> dict[str, list[str]]:
+    """The documents that an experiment names, by kind; of the experiment itself where it is one of the registry."""
+    files = {name: file_of(name, registry) for name in workloads}
+    return {
+        "experiment": [experiment.name] if path == registry.experiment_file(experiment.name) else [],
+        "workload": list(dict.fromkeys(file.stem for file in files.values() if file)),
+        "site": [site.name],
+        "server": experiment.servers,
+        "environment": [name for name in experiment.environments if name != METAL],
+    }
 
 
 def _needs(registry: Registry, profile: str) -> list[str]:

@@ -15,6 +15,7 @@ from vmtoll.model.errors import ExperimentError
 from vmtoll.model.release import Suite
 from vmtoll.model.transport import HttpVersion, Transport
 from vmtoll.paths import SERVER_BUILDS
+from vmtoll.search_path import SearchPath, servers
 from vmtoll.spec.catalog import unknown
 from vmtoll.spec.documents import Keys, merge, read, validation_error
 
@@ -122,30 +123,32 @@ class ServerDefinition(Document):
 
 
 def read_server(name: str, folder: Path = SERVER_BUILDS) -> ServerDefinition:
-    """The server of this name. Raises ExperimentError naming file and key."""
-    document = _fill_placeholders(_document(name, folder), {"{name}": name, "{folder}": f"{FOLDER}/{name}"})
+    """The server of this name, the user's or one of a shipped folder. Raises ExperimentError naming file and key."""
+    document = _fill_placeholders(_document(name, servers(folder)), {"{name}": name, "{folder}": f"{FOLDER}/{name}"})
     return ServerDefinition(name=name, **document)
 
 
 def read_servers(folder: Path = SERVER_BUILDS) -> list[ServerDefinition]:
     """All servers, by name. Raises ExperimentError."""
-    return [read_server(name, folder) for name in _names(folder)]
+    return [read_server(name, folder) for name in servers(folder).names()]
 
 
-def _names(folder: Path) -> list[str]:
-    return sorted(file.parent.name for file in folder.glob("*/server.yml"))
+def template_file(name: str, template: str, folder: Path = SERVER_BUILDS) -> Path:
+    """The template of a server's configuration file; `../nginx/x` is one of the server nginx."""
+    *others, file = Path(f"{template}.j2").parts
+    return servers(folder).part(others[-1] if others[:1] == [".."] else name, file)
 
 
-def _document(name: str, folder: Path, heirs: tuple[str, ...] = ()) -> Keys:
-    path = folder / name / "server.yml"
+def _document(name: str, found: SearchPath, heirs: tuple[str, ...] = ()) -> Keys:
+    path = found.find(name)
     document = read(path)
     parent = document.pop("of", None)
     if parent is not None:
-        if parent not in _names(folder):
-            raise ExperimentError(f"{path}: of: {unknown('server', parent, _names(folder))}")
+        if parent not in found.names():
+            raise ExperimentError(f"{path}: of: {unknown('server', parent, found.names())}")
         if parent in (name, *heirs):
             raise ExperimentError(f"{path}: of: {' → '.join([*heirs, name, parent])} is a circle")
-        inherited = _document(parent, folder, (*heirs, name))
+        inherited = _document(parent, found, (*heirs, name))
         for key in ("build", "tls"):
             inherited.pop(key, None)
         inherited["templates"] = [

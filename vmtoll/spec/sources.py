@@ -1,7 +1,7 @@
 """Servers that no distribution ships: measured when the user has their source archive, else skipped.
 
-`server.yml` names project, version and licence under `source`; the user's `sources.yml`, next to the README, has the
-archive's path and digest: `thttpd: {path: /home/me/thttpd-2.29.tar.gz, sha256: …}`.
+`server.yml` names project, version and licence under `source`; the user's `sources.yml`, in their folder or next to the
+README, has the archive's path and digest: `thttpd: {path: /home/me/thttpd-2.29.tar.gz, sha256: …}`.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ class Sources:
 
 def find_sources(registry: Registry, servers: Mapping[str, ServerDefinition]) -> Sources:
     """Look up the sources of these servers. Raises ExperimentError."""
-    archives, sources = read_archives(registry.root), Sources({}, {})
+    archives, sources = read_archives(registry.sources_folder()), Sources({}, {})
     for server, definition in servers.items():
         source = definition.source
         if not source:

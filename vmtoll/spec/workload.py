@@ -46,16 +46,17 @@ KINDS: Mapping[str, type[Workload]] = {
 
 def names(registry: Registry) -> list[str]:
     """Names of all workloads, each variant by its own. Raises ExperimentError."""
-    return [name for file in registry.workloads() for name in _documents(registry.workload_file(file))]
+    every = [name for file in registry.workloads() for name in _documents(registry.workload_file(file))]
+    return list(dict.fromkeys(every))
 
 
 def file_of(name: str, registry: Registry) -> Path | None:
     """The file of a workload or of a variant; None where there is no such workload. Raises ExperimentError."""
-    for stem in registry.workloads():
-        path = registry.workload_file(stem)
-        if name == stem or (name.startswith(f"{stem}-") and name in _documents(path)):
-            return path
-    return None
+    stems = registry.workloads()
+    if name in stems:
+        return registry.workload_file(name)
+    of_variants = (registry.workload_file(stem) for stem in stems if name.startswith(f"{stem}-"))
+    return next((path for path in of_variants if name in _documents(path)), None)
 
 
 def load_workloads(name: str, registry: Registry) -> dict[str, Workload]:
@@ -65,9 +66,13 @@ def load_workloads(name: str, registry: Registry) -> dict[str, Workload]:
     """
     if not (path := file_of(name, registry)):
         return {}
-    documents = _documents(path)
-    variants = list(documents) if name == path.stem else [name]
-    return {variant: _load(path, variant, documents[variant], registry) for variant in variants}
+    documents, workloads = _documents(path), registry.workloads()
+    if name != path.stem:
+        return {name: _load(path, name, documents[name], registry)}
+    # A file of the user's stands over a variant of its name.
+    files = {variant: registry.workload_file(variant) if variant in workloads else path for variant in documents}
+    documents |= {variant: _documents(file)[variant] for variant, file in files.items() if file != path}
+    return {variant: _load(file, variant, documents[variant], registry) for variant, file in files.items()}
 
 
 def _documents(path: Path) -> dict[str, Keys]:
