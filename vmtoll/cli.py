@@ -22,6 +22,7 @@ from vmtoll.commands.compare import compare
 from vmtoll.commands.demo import demo
 from vmtoll.commands.diagnose import diagnose
 from vmtoll.commands.help import OWN_EXITS, CliCommand, CommandGroup, describe, epilog
+from vmtoll.commands.init import init
 from vmtoll.commands.list import list_names
 from vmtoll.commands.migrate import migrate
 from vmtoll.commands.notebook import notebook
@@ -80,7 +81,7 @@ def _options(
 
 
 _PANELS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
-    "Lab": {"lab": lab.app},
+    "Begin": {"init": init, "lab": lab.app},
     "Measure": {"demo": demo, "run": run, "ab": ab, "list": list_names, "campaign": campaign.campaign},
     "Read": {
         "show": show, "report": report, "notebook": notebook, "site": site, "replication": replication,

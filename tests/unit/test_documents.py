@@ -144,7 +144,7 @@ def test_preflight_has_nothing_against_the_inventory(document: str, tmp_path: Pa
     assert [finding.level for finding in check.check(lab)] == ["ok"]
 
 
-@pytest.mark.parametrize("document", [name for name in DOCUMENTS if "my-lab" in text_of(name)])
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if "my-lab.yml" in text_of(name)])
 def test_its_link_is_the_one_that_the_experiments_want(document: str) -> None:
     variables = [yaml.safe_load(text).get("all", {}).get("vars", {}) for text in files(README).values()]
     (link,) = (said["vmtoll_link"] for said in variables)

@@ -61,4 +61,4 @@ def test_codes_of_their_own_belong_to_commands() -> None:
 def test_the_panels_have_the_order_of_the_work() -> None:
     done = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "100", "NO_COLOR": "1"})
     panels = re.findall(r"╭─ (\w+) ", done.stdout)
-    assert panels == ["Options", "Lab", "Measure", "Read", "Plan", "Share", "Hosts"]
+    assert panels == ["Options", "Begin", "Measure", "Read", "Plan", "Share", "Hosts"]

@@ -1,0 +1,202 @@
+"""The command `init`: a folder of your own, with your machines, for your experiments."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vmtoll.commands.answer import print_json
+from vmtoll.commands.help import describe
+from vmtoll.commands.options import JsonOption
+from vmtoll.folder.machines import Guest, Machine, Machines
+from vmtoll.folder.make import FIRST, check_empty, make
+from vmtoll.folder.sources import Found, libvirt_guests, proxmox_guests, ssh_names
+from vmtoll.model.errors import UserError
+from vmtoll.spec.catalog import unknown
+
+SSH_CONFIG = Path("~/.ssh/config")
+
+describe(
+    "init",
+    "vmtoll init my-lab",
+    "vmtoll init my-lab --client load1 --metal big1 --from-libvirt big1 --guest web1",
+    "vmtoll init my-lab --client load1 --from-proxmox root@pve1 --guest web1 --guest web2",
+    "vmtoll init my-lab --embedded",
+)
+
+_MACHINE = "[NAME=][USER@]ADDRESS[:PORT]"
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="Folder to make; it must be new or empty.")],
+    client: Annotated[
+        list[str] | None,
+        typer.Option("--client", metavar=_MACHINE, help="Machine that sends the load (repeatable)."),
+    ] = None,
+    metal: Annotated[str | None, typer.Option("--metal", metavar=_MACHINE, help="Bare metal that is measured.")] = None,
+    guest: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--guest", metavar=_MACHINE, help="Guest that is measured (repeatable); of a host, its name there."
+        ),
+    ] = None,
+    from_libvirt: Annotated[
+        str | None,
+        typer.Option("--from-libvirt", metavar=_MACHINE, help="KVM host of the guests; `virsh list` there names them."),
+    ] = None,
+    from_proxmox: Annotated[
+        str | None,
+        typer.Option(
+            "--from-proxmox", metavar=_MACHINE, help="Proxmox VE host of the guests; `qm list` there names them."
+        ),
+    ] = None,
+    from_ssh_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-ssh-config",
+            help="Check the machines against the hosts of this file, such as ~/.ssh/config.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    connect: Annotated[
+        str | None, typer.Option("--connect", "-c", help="libvirt URI of --from-libvirt (default: qemu:///system).")
+    ] = None,
+    user: Annotated[str, typer.Option(help="SSH user; another one than root needs sudo without a password.")] = "root",
+    link_mbit: Annotated[float, typer.Option(min=0.001, help="Rate of the clients' line in Mbit/s.")] = 1000,
+    embedded: Annotated[
+        bool, typer.Option("--embedded", help="Name no machine: measure in the embedded lab of this machine.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a folder of your own, with your machines (lab.yml) and an experiment to begin with.
+
+    Without options it asks which machine is what. The folder has experiments, workloads, sites, servers, environments
+    and results. A command that runs in it, or below it, reads lab.yml, takes what the folder holds before what vmtoll
+    ships, and writes to results/.
+    """
+    check_empty(folder)
+    given = (client, metal, guest, from_libvirt, from_proxmox, embedded or None)
+    if from_libvirt and from_proxmox:
+        raise UserError("--from-libvirt and --from-proxmox: give one of them; add other guests to lab.yml by hand")
+    if embedded and any(given[:-1]):
+        raise UserError("--embedded names no machine; leave it out, or the other options")
+    known = ssh_names(from_ssh_config) if from_ssh_config else None
+    machines = Machines(user=user, link_mbit=link_mbit, libvirt_uri=connect)
+    if not any(given):
+        machines = _asked(machines, known)
+    elif not embedded:
+        source = _source(from_libvirt, from_proxmox, machines)
+        machines = replace(
+            machines,
+            clients=[Machine.of(text, "--client") for text in client or ()],
+            metal=Machine.of(metal, "--metal") if metal else None,
+            kvm_host=source[0] if source else None,
+            guests=_chosen(guest, source, is_libvirt=from_libvirt is not None),
+        )
+        _check_known(machines, known)
+    if not machines.are_none:
+        machines.refuse_gaps()
+    files = make(folder, machines)
+    if as_json:
+        print_json({"folder": folder.absolute(), "files": files, "environments": machines.environments})
+        return
+    print(f"made: {folder}: {', '.join(str(file.relative_to(folder.absolute())) for file in files)}")
+    print(f"next: {'; '.join(_next(folder, machines))}")
+
+
+def _next(folder: Path, machines: Machines) -> list[str]:
+    steps = ["sudo vmtoll lab up"] if machines.are_none else ["vmtoll preflight", "vmtoll provision"]
+    first = f"{'sudo ' * machines.are_none}vmtoll run {FIRST}"
+    return [*([] if folder.absolute() == Path.cwd() else [f"cd {folder}"]), *steps, first]
+
+
+_Source = tuple[Machine, list[Found]]
+
+
+def _source(libvirt: str | None, proxmox: str | None, machines: Machines) -> _Source | None:
+    """The KVM host that was named, and its guests."""
+    if libvirt:
+        host = Machine.of(libvirt, "--from-libvirt")
+        return host, libvirt_guests(host.host(machines.user, machines.libvirt_uri))
+    if proxmox:
+        host = Machine.of(proxmox, "--from-proxmox")
+        return host, proxmox_guests(host.host(machines.user, None))
+    return None
+
+
+def _chosen(texts: Sequence[str] | None, source: _Source | None, *, is_libvirt: bool) -> list[Guest]:
+    """The guests that were named; of a host's guests with the address that it knows. Raises UserError."""
+    if source is None:
+        return [Guest(Machine.of(text, "--guest")) for text in texts or ()]
+    host, found = source
+    if not texts:
+        raise UserError(f"{host.name}: name the guests to be measured with --guest: {_listed(found)}")
+    return [_guest(text, found, is_libvirt=is_libvirt) for text in texts]
+
+
+def _guest(text: str, found: Sequence[Found], *, is_libvirt: bool) -> Guest:
+    by_name = {each.name: each for each in found}
+    if text in by_name:  # names of libvirt may have any character
+        name, machine = text, Machine(text, by_name[text].address or text)
+    else:
+        machine = Machine.of(text, "--guest")
+        name = machine.name
+    if name not in by_name:
+        raise UserError(f"--guest {unknown('guest', name, sorted(by_name))}")
+    return Guest(machine, name if is_libvirt else None)
+
+
+def _listed(found: Sequence[Found]) -> str:
+    return ", ".join(f"{each.name} ({each.state})" for each in found) or "it has none"
+
+
+def _check_known(machines: Machines, names: Sequence[str] | None) -> None:
+    """Raise UserError for a machine that ssh's configuration does not have."""
+    if names is None:
+        return
+    guests = [guest.machine for guest in machines.guests if not guest.domain]
+    for machine in filter(None, [*machines.clients, machines.metal, machines.kvm_host, *guests]):
+        if machine.address not in names:
+            raise UserError(f"--from-ssh-config: {unknown('host', machine.address, names)}")
+
+
+def _asked(machines: Machines, names: Sequence[str] | None) -> Machines:
+    """The machines that a user at a terminal names. Raises UserError where there is none."""
+    if not sys.stdin.isatty():
+        raise UserError("name the machines: --client, with --guest or --metal; or --embedded")
+    config = SSH_CONFIG.expanduser()
+    names = names if names is not None else (ssh_names(config) if config.is_file() else [])
+    if names:
+        print(f"ssh knows: {', '.join(names)}")
+    print(f"Give each machine as {_MACHINE}.")
+    clients = _words("Machines that send the load (none: the embedded lab on this machine)")
+    if not clients:
+        return machines
+    machines = replace(machines, clients=[Machine.of(text, "client") for text in clients])
+    kvm_host, source = _word("KVM host of the guests (none: you do not reach it)"), None
+    is_libvirt = not kvm_host or typer.prompt("Its guests are listed by (virsh, qm)", default="virsh") != "qm"
+    if kvm_host:
+        source = _source(kvm_host if is_libvirt else None, None if is_libvirt else kvm_host, machines)
+    if source:
+        print(f"guests of {source[0].name}: {_listed(source[1])}")
+    guests = _words("Guests to be measured (none: only metal)")
+    metal = _word("Bare metal to be measured (none: only guests)")
+    return replace(
+        machines,
+        kvm_host=source[0] if source and guests else None,
+        guests=_chosen(guests, source if guests else None, is_libvirt=is_libvirt),
+        metal=Machine.of(metal, "metal") if metal else None,
+        link_mbit=typer.prompt("Rate of the clients' line in Mbit/s", default=machines.link_mbit, type=float),
+    )
+
+
+def _word(question: str) -> str:
+    return str(typer.prompt(question, default="", show_default=False)).strip()
+
+
+def _words(question: str) -> list[str]:
+    return _word(f"{question}, separated by blanks").replace(",", " ").split()
