@@ -25,6 +25,10 @@ def main() -> NoReturn:
     handles_interrupt = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # False where a shell ignores ^C
     if handles_interrupt:
         signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
+    if os.environ.get("_VMTOLL_COMPLETE"):  # a shell asks
+        from vmtoll.commands.skeleton import complete  # noqa: PLC0415 (loads no command)
+
+        complete()
     avoid_emulated_avx2()
     from vmtoll.cli import main as run  # noqa: PLC0415 (takes half a second)
 

@@ -51,7 +51,7 @@ class _Program(CommandGroup):
 app = typer.Typer(
     cls=_Program, help=__doc__,
     epilog=describe("", "vmtoll demo", "vmtoll list", "vmtoll run tails", "vmtoll show results/latest"),
-    no_args_is_help=True, add_completion=False,
+    no_args_is_help=True,
     pretty_exceptions_enable=False,
 )  # fmt: skip
 

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import typer
 import yaml
 
+from vmtoll.commands import values
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.conclude import judge, load_and_analyse, write_conclusion
 from vmtoll.commands.help import describe
@@ -66,12 +67,21 @@ describe(
 
 
 def ab(
-    baseline: Annotated[str, typer.Argument(help="Environment that the other is compared with: metal, or a guest's.")],
-    other: Annotated[str, typer.Argument(help="Environment that is judged.")],
+    baseline: Annotated[
+        str,
+        typer.Argument(
+            help="Environment that the other is compared with: metal, or a guest's.", autocompletion=values.environments
+        ),
+    ],
+    other: Annotated[str, typer.Argument(help="Environment that is judged.", autocompletion=values.environments)],
     server: Annotated[
-        list[str] | None, typer.Option(help="Server; several times for several (default: nginx).")
+        list[str] | None,
+        typer.Option(help="Server; several times for several (default: nginx).", autocompletion=values.servers),
     ] = None,
-    workload: Annotated[list[str] | None, typer.Option(help="Workload, likewise (default: site-steady).")] = None,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(help="Workload, likewise (default: site-steady).", autocompletion=values.workloads),
+    ] = None,
     metric: Annotated[
         list[str] | None,
         typer.Option(help=f"Figure that counts, likewise: {', '.join(METRICS)} (default: the main one of each load)."),

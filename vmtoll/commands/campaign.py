@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vmtoll.campaign.fan_out import FORKS
+from vmtoll.commands import values
 from vmtoll.commands.answer import answer, print_json
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ScaleOption, outside_bundles, size_of
@@ -34,7 +35,9 @@ describe(
 
 
 def campaign(
-    experiments: Annotated[list[str], typer.Argument(help="Names of experiments (`vmtoll list`).")],
+    experiments: Annotated[
+        list[str], typer.Argument(help="Names of experiments (`vmtoll list`).", autocompletion=values.experiments)
+    ],
     inventory: InventoryOption = None,
     limit: LimitOption = None,
     scale: ScaleOption = None,
@@ -90,7 +93,10 @@ describe("partition", "vmtoll partition results/latest --output data --campaign 
 
 
 def partition(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of complete runs.", exists=True, file_okay=False)],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="Folders of complete runs.", exists=True, file_okay=False, autocompletion=values.runs),
+    ],
     output: Annotated[
         Path, typer.Option(help="Folder of the dataset; other runs in it stay.", callback=outside_bundles)
     ],

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import TypeAdapter
 
+from vmtoll.commands import values
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import InventoryOption, JsonOption, ResultsOption, own_inventory
@@ -38,12 +39,18 @@ describe(
 
 def diagnose(
     guest: Annotated[
-        str | None, typer.Argument(help="libvirt's name of the guest, or its name in the inventory.")
+        str | None,
+        typer.Argument(help="libvirt's name of the guest, or its name in the inventory.", autocompletion=values.hosts),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every guest of the host, a line each, the worst first.")] = False,
     inventory: InventoryOption = None,
     kvm_host: Annotated[
-        str | None, typer.Option("--on", help="KVM host of the inventory that runs the guest (default: this machine).")
+        str | None,
+        typer.Option(
+            "--on",
+            help="KVM host of the inventory that runs the guest (default: this machine).",
+            autocompletion=values.hosts,
+        ),
     ] = None,
     connect: Annotated[
         str | None, typer.Option("--connect", "-c", help="libvirt URI (default: qemu:///system, or the inventory's).")

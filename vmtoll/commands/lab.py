@@ -7,6 +7,7 @@ import typer
 
 from vmtoll.builds import image, machine_disk, tools
 from vmtoll.builds.suite import lab_release
+from vmtoll.commands import values
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import CliCommand, CommandGroup, describe
 from vmtoll.commands.options import JsonOption, SuiteOption
@@ -29,9 +30,16 @@ app = typer.Typer(
 )
 def up(
     link: Annotated[str, typer.Option(help="Rate of each client's link: unshaped, 100mbit, 1gbit, …")] = "unshaped",
-    topology: Annotated[str, typer.Option(help="Which machines: a file's name in playbooks/topologies.")] = "single",
+    topology: Annotated[
+        str,
+        typer.Option(help="Which machines: a file's name in playbooks/topologies.", autocompletion=values.topologies),
+    ] = "single",
     guests: Annotated[
-        str, typer.Option(help="Profiles of the guests instead of the topology's: kvm-2009,kvm-default,kvm-default")
+        str,
+        typer.Option(
+            help="Profiles of the guests instead of the topology's: kvm-2009,kvm-default,kvm-default",
+            autocompletion=values.profiles,
+        ),
     ] = "",
     suite: SuiteOption = None,
     as_json: JsonOption = False,

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
+from vmtoll.commands import values
 from vmtoll.commands.answer import answer
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption, RunArgument, RunOutputOption
@@ -15,7 +16,12 @@ describe("notebook", "vmtoll notebook capacity results/latest --set RATE_RPS=500
 
 
 def notebook(
-    name: Annotated[str, typer.Argument(help="Name of a notebook: metal_vs_kvm, tails, capacity, replication.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="Name of a notebook: metal_vs_kvm, tails, capacity, replication.", autocompletion=values.notebooks
+        ),
+    ],
     folder: RunArgument,
     settings: Annotated[
         list[str] | None,

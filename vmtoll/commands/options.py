@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from vmtoll.commands import values
 from vmtoll.model.experiment import Scale
 from vmtoll.model.release import Suite
 from vmtoll.model.until import Until
@@ -73,7 +74,12 @@ InventoryOption = Annotated[
     ),
 ]
 LimitOption = Annotated[
-    str | None, typer.Option("--limit", help="Only these machines of the inventory: Ansible's pattern of hosts.")
+    str | None,
+    typer.Option(
+        "--limit",
+        help="Only these machines of the inventory: Ansible's pattern of hosts.",
+        autocompletion=values.hosts_and_groups,
+    ),
 ]
 CheckOption = Annotated[bool, typer.Option("--check", help="Change nothing; print what would change.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before machines are changed.")]
@@ -93,13 +99,25 @@ UntilOption = Annotated[
 ]
 ResumeOption = Annotated[
     Path | None,
-    typer.Option(help="Folder of an interrupted run to resume.", exists=True, file_okay=False, callback=_resumable),
+    typer.Option(
+        help="Folder of an interrupted run to resume.",
+        exists=True,
+        file_okay=False,
+        callback=_resumable,
+        autocompletion=values.runs,
+    ),
 ]
 ResultsOption = Annotated[
     Path, typer.Option(help="Folder that holds the results (default: results/ of your folder).", show_default=False)
 ]
 RunArgument = Annotated[
-    Path, typer.Argument(help="Folder of a run: results/<experiment>/<run-id>.", exists=True, file_okay=False)
+    Path,
+    typer.Argument(
+        help="Folder of a run: results/<experiment>/<run-id>.",
+        exists=True,
+        file_okay=False,
+        autocompletion=values.runs,
+    ),
 ]
 RunOutputOption = Annotated[
     Path | None,

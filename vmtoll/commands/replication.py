@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from vmtoll.commands import batch
+from vmtoll.commands import batch, values
 from vmtoll.commands.answer import answer
 from vmtoll.commands.conclude import replication_page
 from vmtoll.commands.help import describe
@@ -17,7 +17,10 @@ describe("replication", "vmtoll replication", "vmtoll replication results/php-20
 
 def replication(
     folders: Annotated[
-        list[Path] | None, typer.Argument(help="Folders of runs (default: the newest `run all`).", exists=True)
+        list[Path] | None,
+        typer.Argument(
+            help="Folders of runs (default: the newest `run all`).", autocompletion=values.runs, exists=True
+        ),
     ] = None,
     output: Annotated[
         Path, typer.Option(help="The page; an earlier one is replaced.", callback=outside_bundles)

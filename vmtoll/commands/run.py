@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from vmtoll.commands import batch
+from vmtoll.commands import batch, values
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.conclude import conclude, judge
 from vmtoll.commands.help import describe
@@ -38,7 +38,8 @@ _RESUMED = "what the run already has is not measured again"
 ExperimentArgument = Annotated[
     str,
     typer.Argument(
-        help="Name of an experiment (`vmtoll list`), or `all`: every experiment that repeats a published one."
+        help="Name of an experiment (`vmtoll list`), or `all`: every experiment that repeats a published one.",
+        autocompletion=values.experiments,
     ),
 ]
 

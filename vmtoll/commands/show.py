@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from vmtoll.commands import values
 from vmtoll.commands.answer import print_json, print_text
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption, RunArgument
@@ -25,7 +26,8 @@ def show(
         typer.Option("--metric", metavar="NAME", help=f"Only this figure (repeatable): {', '.join(METRICS)}."),
     ] = None,
     server: Annotated[
-        list[str] | None, typer.Option("--server", metavar="NAME", help="Only this server (repeatable).")
+        list[str] | None,
+        typer.Option("--server", metavar="NAME", help="Only this server (repeatable).", autocompletion=values.servers),
     ] = None,
     every: Annotated[
         bool, typer.Option("--all", help="Every figure, also those that say nothing under their load.")

@@ -111,7 +111,9 @@ class Machines:
             raise UserError("--guest and --metal are missing; name a machine to be measured")
         names = self.environments
         if twice := next((name for name in names if names.count(name) > 1), None):
-            raise UserError(f"--guest: two guests would be measured as {twice}; give one another name: NAME=ADDRESS")
+            raise UserError(
+                f"--guest: two guests would be measured as {twice}; give one of them another name (NAME=ADDRESS)"
+            )
 
     def lab_yml(self) -> str:
         """The text of lab.yml."""

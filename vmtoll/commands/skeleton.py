@@ -1,0 +1,103 @@
+"""The command line without its commands: names, options and what completes their values, kept in completion.json.
+
+A shell asks for completions at each press of a key. To load the commands takes a second, this a fifth of it.
+`scripts/reference` writes the file.
+"""
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup
+
+from vmtoll.commands import values
+
+FILE = Path(__file__).with_name("completion.json")
+
+
+def described(command: TyperCommand | TyperGroup) -> dict[str, Any]:
+    """Return a command, its parameters and its own commands as JSON."""
+    params = [_described(param) for param in command.params if param.name not in _OF_TYPER]
+    document: dict[str, Any] = {"help": (command.help or "").partition("\n")[0], "params": params}
+    if isinstance(command, TyperGroup):
+        commands = {name: command.commands[name] for name in command.list_commands(typer.Context(command))}
+        document["commands"] = {name: described(each) for name, each in commands.items()}  # type: ignore[arg-type]
+    return document
+
+
+_OF_TYPER = {"install_completion", "show_completion"}
+
+
+def _described(param: Any) -> dict[str, Any]:
+    is_argument = isinstance(param, TyperArgument)
+    document: dict[str, Any] = {
+        "names": [param.name] if is_argument else param.opts,
+        "kind": "argument" if is_argument else "flag" if param.is_flag else "option",
+        "help": param.help or "",
+        "many": param.nargs == -1 or bool(getattr(param, "multiple", False)),
+    }
+    if choices := param.type_descriptor.choices:
+        document["choices"] = [str(getattr(choice, "value", choice)) for choice in choices]
+    if completion := param._custom_shell_complete:  # the function of `values`, behind Typer's wrappers
+        document["values"] = inspect.unwrap(inspect.getclosurevars(completion).nonlocals["autocompletion"]).__name__
+    return document
+
+
+def write(command: TyperCommand | TyperGroup) -> None:
+    """Write completion.json."""
+    FILE.write_text(json.dumps(described(command), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def complete() -> NoReturn:
+    """Answer a shell that asks for completions, by Typer's protocol."""
+    app(json.loads(FILE.read_text(encoding="utf-8")))(prog_name="vmtoll")
+    raise SystemExit
+
+
+def app(document: Mapping[str, Any]) -> typer.Typer:
+    """Return a command line whose commands do nothing, as `described` has it."""
+    made = typer.Typer(help=document["help"])
+    made.callback()(_function(document["params"]))
+    for name, command in document["commands"].items():
+        if "commands" in command:
+            made.add_typer(app(command), name=name, help=command["help"])
+        else:
+            made.command(name, help=command["help"])(_function(command["params"]))
+    return made
+
+
+def _function(params: list[Mapping[str, Any]]) -> Callable[..., None]:
+    """A function with these parameters, as Typer reads them."""
+
+    def command(**_: Any) -> None:
+        pass
+
+    made = [_parameter(f"p{number}", param) for number, param in enumerate(params)]
+    command.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in made}
+    return command
+
+
+def _parameter(name: str, param: Mapping[str, Any]) -> inspect.Parameter:
+    kind = bool if param["kind"] == "flag" else list[str] if param["many"] else str
+    completion = None if kind is bool else _completion(param)
+    default: Any
+    if param["kind"] == "argument":
+        default = typer.Argument(None, help=param["help"], autocompletion=completion)
+    else:
+        unset = False if kind is bool else None
+        default = typer.Option(unset, *param["names"], help=param["help"], autocompletion=completion)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def _completion(param: Mapping[str, Any]) -> Callable[[str], list[str]]:
+    """What completes a parameter; nothing where the shell itself can, as with names of files."""
+    choices = param.get("choices", [])
+
+    def chosen(incomplete: str) -> list[str]:
+        return [choice for choice in choices if choice.startswith(incomplete)]
+
+    return getattr(values, param["values"]) if "values" in param else chosen
