@@ -9,11 +9,11 @@ import stat
 import tempfile
 from pathlib import Path
 
-_PACKAGE = Path(__file__).resolve().parent
-INSTALLED = (_PACKAGE / "_data").is_dir()
-PROJECT = _PACKAGE / "_data" if INSTALLED else _PACKAGE.parent
+PACKAGE = Path(__file__).resolve().parent
+INSTALLED = (PACKAGE / "_data").is_dir()
+PROJECT = PACKAGE / "_data" if INSTALLED else PACKAGE.parent
 PLAYBOOKS = PROJECT / "playbooks"
-LOAD_TOOLS = _PACKAGE / "loadgen"
+LOAD_TOOLS = PACKAGE / "loadgen"
 SERVER_BUILDS = PROJECT / "server-builds"
 VM_IMAGES = PROJECT / "vm-images"
 SITES = PROJECT / "workloads" / "sites"

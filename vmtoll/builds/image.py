@@ -11,7 +11,7 @@ import yaml
 from vmtoll.builds import archives, servers
 from vmtoll.builds.booted_tree import booted
 from vmtoll.model.release import Release
-from vmtoll.paths import CACHE, LAB, PLAYBOOKS, PROJECT, VM_IMAGES
+from vmtoll.paths import CACHE, LAB, PACKAGE, PLAYBOOKS, PROJECT, VM_IMAGES
 from vmtoll.shell import lock, play, run
 
 IMAGES = CACHE / "images"
@@ -66,7 +66,8 @@ def image_key(variables: archives.ProvisioningVariables, release: Release) -> st
     digest = hashlib.sha256(f"{release.suite}\n".encode())
     release_servers = variables["web_servers_by_suite"][release.suite]
     for file in recipe_files(PLAYBOOKS):
-        digest.update(f"{file.relative_to(PROJECT)}\n".encode() + hashlib.sha256(file.read_bytes()).digest())
+        name = file.relative_to(PROJECT if file.is_relative_to(PROJECT) else PACKAGE.parent)
+        digest.update(f"{name}\n".encode() + hashlib.sha256(file.read_bytes()).digest())
     digest.update(Path(release_servers["archive"]).read_bytes())
     digest.update(json.dumps(release_servers["servers"], sort_keys=True).encode())
     for site in variables["site_content_sites"]:

@@ -1,6 +1,7 @@
 """The command `notebook`: run a notebook on a run, with parameters from the command line."""
 
 import json
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
@@ -35,6 +36,11 @@ def notebook(
     Its cell `parameters` has what can be set: `vmtoll notebook capacity RUN --set RATE_RPS=500`.
     """
     from vmtoll.publish.seal import check_writable  # noqa: PLC0415
+
+    if not find_spec("papermill"):
+        raise UserError(
+            "notebooks need more packages: install vmtoll with its extra, as in pipx install '.[notebooks]'"
+        )
     from vmtoll.report.notebook import execute  # noqa: PLC0415 (loads the analysis)
 
     check_writable(output or folder, "write elsewhere: --output FOLDER")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import re
 import subprocess
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -28,9 +29,20 @@ LINK = re.compile(r"unshaped|[1-9][0-9]*(mbit|gbit)")
 
 
 def require_root() -> None:
-    """Raise UserError unless this is root."""
+    """Raise UserError unless this is Debian, or a system made of it, and root."""
+    _need_debian()
     if os.geteuid() != 0:
         raise UserError("the embedded lab needs root, for namespaces and mounts; run vmtoll as root or by sudo")
+
+
+def _need_debian() -> None:
+    try:
+        system = platform.freedesktop_os_release()
+    except OSError:
+        system = {}
+    if "debian" not in f"{system.get('ID', '')} {system.get('ID_LIKE', '')}".split():
+        name = system.get("PRETTY_NAME", "another system")
+        raise UserError(f"the embedded lab needs Debian and root, and this is {name}; give an --inventory of machines")
 
 
 def up(link: str, say: Say, shape: topology.LabShape | None = None, release: Release | None = None) -> None:
@@ -222,6 +234,7 @@ def _own_release() -> Release:
 
 def require() -> Path:
     """Return the lab's inventory. Raises UserError when the lab is not up, or this is not root."""
+    _need_debian()
     if os.geteuid() != 0:
         raise UserError("the embedded lab needs root; run this as root or by sudo, or give your own --inventory")
     if not (LAB / "built.json").exists():

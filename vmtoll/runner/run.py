@@ -4,8 +4,6 @@ import errno
 import math
 import platform
 import secrets
-import subprocess
-import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -44,7 +42,6 @@ from vmtoll.model.inventory import Inventory
 from vmtoll.model.run import Manifest
 from vmtoll.model.trial import TrialRecord, TrialSpec, last_attempts
 from vmtoll.model.until import Until
-from vmtoll.paths import PROJECT
 from vmtoll.runner.attempts import next_attempt
 from vmtoll.runner.blocks import Blocks, BlocksUntil, FixedBlocks, Judge
 from vmtoll.runner.calibration import ensure_capacities
@@ -65,6 +62,7 @@ from vmtoll.spec.experiment import Resolved
 from vmtoll.spec.machines import load_inventory
 from vmtoll.trial import gates
 from vmtoll.trial.trial import Trial
+from vmtoll.version import commit, version
 
 # How often vmtoll locks and compares the machines again after one of them was lost meanwhile.
 MAX_LOSSES = 2
@@ -348,12 +346,12 @@ def _new_manifest(session: Session, planned: Plan, disclosure: Disclosure) -> Ma
         site=resolved.site,
         order_seed=planned.order_seed,
         versions={
-            "vmtoll": _version(),
+            "vmtoll": version(),
             "python": platform.python_version(),
             **facts.tool_versions(session),
             **resolved.sources,
         },
-        commit=_commit(),
+        commit=commit(),
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         status="running",
         accelerators=session.accelerators,
@@ -369,23 +367,6 @@ def _new_manifest(session: Session, planned: Plan, disclosure: Disclosure) -> Ma
         disclosure=disclosure,
         documents=list(resolved.documents),
     )
-
-
-def _version() -> str:
-    with (PROJECT / "pyproject.toml").open("rb") as handle:
-        return str(tomllib.load(handle)["project"]["version"])
-
-
-def _commit() -> str | None:
-    def git(*words: str) -> str:
-        done = subprocess.run(["git", "-C", str(PROJECT), *words], capture_output=True, text=True, check=False)
-        return done.stdout.strip()
-
-    try:
-        head = git("rev-parse", "HEAD")
-        return (head + ("-dirty" if git("status", "--porcelain") else "")) if head else None
-    except OSError:
-        return None
 
 
 def _point_latest(results_dir: Path, run_dir: Path) -> None:

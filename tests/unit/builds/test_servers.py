@@ -340,3 +340,19 @@ def test_a_mistake_in_what_is_taken_over_names_its_own_file(tmp_path: Path) -> N
 def test_every_key_of_a_server_is_known() -> None:
     assert all(isinstance(server, ServerDefinition) for server in read_servers())
     assert {server.name for server in read_servers() if server.serves == "mail"} == {"postfix-dovecot"}
+
+
+def test_an_installation_builds_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is installed may belong to another user; a changed source is built again."""
+    shipped, cache = tmp_path / "shipped", tmp_path / "cache"
+    (shipped / "tiny").mkdir(parents=True)
+    (shipped / "tiny/Makefile").write_text("build/tiny: source\n\tmkdir -p build; cat source >$@\n")
+    text = "description: tiny\nbinary: /bin/tiny\ntemplates: []\nexec_start: /bin/tiny\nbuild: build/tiny\n"
+    (shipped / "tiny/server.yml").write_text(text)
+    for name, value in (("INSTALLED", True), ("CACHE", cache), ("SERVER_BUILDS", shipped)):
+        monkeypatch.setattr(servers, name, value)
+    for source in ("one", "two"):
+        (shipped / "tiny/source").write_text(source)
+        assert servers._compile(read_server("tiny", shipped)) == source.encode()
+    assert not (shipped / "tiny/build").exists()
+    assert len(list((cache / "server-builds").iterdir())) == 2

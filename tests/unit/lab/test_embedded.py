@@ -1,6 +1,7 @@
 """What the embedded lab asks of a user."""
 
 import os
+import platform
 from pathlib import Path
 
 import pytest
@@ -18,3 +19,22 @@ def test_the_lab_needs_root_and_says_so_before_it_locks_anything(
     (tmp_path / "built.json").write_text("{}")
     with pytest.raises(UserError, match="needs root; run this as root or by sudo, or give your own --inventory"):
         run_one("demo", None, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("system", "is_refused"),
+    [
+        ({"ID": "debian", "PRETTY_NAME": "Debian GNU/Linux 13 (trixie)"}, False),
+        ({"ID": "ubuntu", "ID_LIKE": "debian", "PRETTY_NAME": "Ubuntu 24.04"}, False),
+        ({"ID": "fedora", "PRETTY_NAME": "Fedora Linux 43"}, True),
+        ({}, True),
+    ],
+)
+def test_the_lab_needs_debian(system: dict[str, str], is_refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: system)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    if not is_refused:
+        embedded.require_root()
+        return
+    with pytest.raises(UserError, match=r"needs Debian and root, and this is (Fedora Linux 43|another system); give"):
+        embedded.require_root()
