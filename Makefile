@@ -5,6 +5,7 @@ E ?= demo
 LINK ?= unshaped
 TOPOLOGY ?= single
 RUN ?= results/latest
+RUNS ?= results/control/*
 N ?= metal_vs_kvm
 # Of the image: trixie or bookworm; default: trixie, the newest.
 ifdef SUITE
@@ -13,7 +14,7 @@ endif
 AGREED = $(if $(YES),--yes)
 LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY)) $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup setup-tests demo quick check test test-long test-ci test-kvm-quick test-kvm lint lab-up lab-down lab-status provision status unprovision preflight tune untune run campaign replication report notebook site docs bench-percentiles bench-ods bench-from-log bench-campaign bench-verdicts changelog lock clean
+.PHONY: help setup setup-tests demo quick check test test-long test-ci test-kvm-quick test-kvm lint lab-up lab-down lab-status provision status unprovision preflight tune untune run campaign replication report notebook site docs bench-percentiles bench-ods bench-from-log bench-campaign bench-verdicts bench-control-runs changelog lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -114,6 +115,9 @@ bench-campaign: setup ## time and memory of the analysis of 200 million rows of 
 bench-verdicts: setup ## how often a page is wrong and what it can see, by simulation; writes the table and chart in docs
 	@.venv/bin/python -m benchmarks.verdicts
 	@.venv/bin/python -m benchmarks.until
+
+bench-control-runs: setup ## how often A/A controls of RUNS differ; writes the table and the CSV in docs
+	@.venv/bin/python -m benchmarks.control_runs $(RUNS)
 
 changelog: setup-tests ## print what the next release changes, from changelog.d
 	@.venv/bin/towncrier build --draft --version next

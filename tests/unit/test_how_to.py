@@ -25,6 +25,7 @@ from vmtoll.spec.catalog import Registry
 from vmtoll.spec.server import read_server
 
 PAGES = PROJECT / "docs" / "how-to"
+OWN_FOLDER = PAGES / "your-own-folder.md"  # its files are of a folder, not of the project
 BLOCK = re.compile(r"^( *)```\w+\n\1# (\S+/\S+)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 HEY = (
     "response-time,DNS+dialup,DNS,Request-write,Response-delay,Response-read,status-code,offset\n"
@@ -42,7 +43,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(
             PROJECT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__", "build", "tests", "fuzz")
         )
-    for page in sorted(PAGES.glob("*.md")):
+    for page in sorted({*PAGES.glob("*.md")} - {OWN_FOLDER}):
         for indent, name, text in BLOCK.findall(page.read_text(encoding="utf-8")):
             file = root / name
             assert not file.exists(), f"{page}: {name} exists"
@@ -57,6 +58,19 @@ def test_every_experiment_of_the_pages_can_be_planned(project: Path) -> None:
     assert added == {"webfs", "shop-front", "e1000", "two-guests"}
     for name in added:
         experiment.load(registry.experiment_file(name), registry)
+
+
+def test_the_folder_of_the_page_can_be_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lab.yml").write_text("all: {}\n")
+    for indent, name, text in BLOCK.findall(OWN_FOLDER.read_text(encoding="utf-8")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(textwrap.dedent(text) if indent else text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    resolved = experiment.load(Registry().experiment_file("shop"))
+    assert resolved.definitions["nginx-4-workers"].workers == 4
+    assert {each.file.partition("/")[0] for each in resolved.documents if each.own} == {
+        "experiments", "workloads", "sites", "servers", "environments",
+    }  # fmt: skip
 
 
 def test_every_workload_of_the_pages_can_be_read(project: Path) -> None:
