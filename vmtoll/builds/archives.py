@@ -9,6 +9,7 @@ from vmtoll import loadgen, search_path, sites
 from vmtoll.builds import servers, tools
 from vmtoll.model.release import RELEASES, Release
 from vmtoll.paths import CACHE
+from vmtoll.spec.catalog import Registry
 
 
 def site_archives() -> list[dict[str, str]]:
@@ -57,7 +58,12 @@ class ProvisioningVariables(TypedDict):
 
 
 def variables(policy: servers.Policy, releases: Sequence[Release] = RELEASES) -> ProvisioningVariables:
-    """Return the extra variables that site.yml needs for machines of these releases, the newest first."""
+    """Return the extra variables that site.yml needs for machines of these releases, the newest first.
+
+    It says which of the servers and sites are the user's in place of shipped ones.
+    """
+    registry = Registry()
+    registry.say_hidden({kind: names for kind, names in registry.own().items() if kind in ("server", "site")})
     return {
         "web_servers_by_suite": {release.suite: _suite_servers(policy, release) for release in releases},
         "web_servers_newest": releases[0].suite,

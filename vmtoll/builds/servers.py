@@ -3,6 +3,7 @@
 One archive instead of a task for each file, because on an emulated guest every Ansible task costs seconds.
 """
 
+import hashlib
 import io
 import json
 import shutil
@@ -14,6 +15,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from vmtoll.builds import certificate, sources
+from vmtoll.files import replacing
 from vmtoll.model.errors import UserError
 from vmtoll.model.release import Release
 from vmtoll.model.transport import CIPHER, GROUP, PROTOCOL, tls_port
@@ -181,6 +183,18 @@ def _workers(server: ServerDefinition, policy: Policy) -> int:
 def _compile(server: ServerDefinition) -> bytes:
     folder: Path = found(SERVER_BUILDS).find(server.name).parent
     if INSTALLED:  # what is installed may belong to another user, and stays as it is
-        folder = shutil.copytree(folder, CACHE / "server-builds" / server.name, dirs_exist_ok=True)
+        folder = _copied(folder)
     run(["make", "-s", "-C", folder, str(server.build)], log=CACHE / "logs" / f"build-{server.name}.log")
     return (folder / str(server.build)).read_bytes()
+
+
+def _copied(folder: Path) -> Path:
+    """A copy of a server's folder in the cache, under a key of its files."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    key = hashlib.sha256(b"".join(str(file).encode() + file.read_bytes() for file in files)).hexdigest()[:16]
+    copy = CACHE / "server-builds" / f"{folder.name}-{key}"
+    if not copy.exists():
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(copy) as draft:
+            shutil.copytree(folder, draft)
+    return copy

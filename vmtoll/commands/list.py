@@ -19,13 +19,16 @@ def list_names(as_json: JsonOption = False) -> None:
     """List experiments, workloads, servers and environments: those of your folder and those that vmtoll ships."""
     registry = Registry()
     names = {kind: getattr(registry, kind)() for kind in _KINDS}
-    own = {f"{kind}s": [name for name in path.names() if path.is_own(name)] for kind, path in registry.paths.items()}
-    registry.say_hidden({kind: own[f"{kind}s"] for kind in registry.paths})
+    own = registry.own()
+    registry.say_hidden(own)
     not_in = {server: read_server(server).not_in for server in names["servers"]}
     folder = user_folder()
     if as_json:
         servers = [{"name": server, "not_in": list(suites)} for server, suites in not_in.items()]
-        print_json({**names, "servers": servers} | ({"folder": folder, "own": own} if folder else {}))
+        print_json(
+            {**names, "servers": servers}
+            | ({"folder": folder, "own": {f"{kind}s": names for kind, names in own.items()}} if folder else {})
+        )
         return
     for kind, listed in names.items():
         texts = [_with_releases(server, not_in[server]) for server in listed] if kind == "servers" else listed
@@ -37,7 +40,7 @@ def list_names(as_json: JsonOption = False) -> None:
 def _of_kinds(own: Mapping[str, Sequence[str]]) -> Iterator[str]:
     for kind, names in own.items():
         if names:
-            yield f"{kind} {', '.join(names)}"
+            yield f"{kind}s {', '.join(names)}"
 
 
 def _with_releases(server: str, not_in: Sequence[Suite]) -> str:

@@ -75,6 +75,10 @@ class Registry:
         own = user_folder()
         return own if own and (own / "sources.yml").exists() else self.root
 
+    def own(self) -> dict[str, list[str]]:
+        """Return the names of the user's documents by kind."""
+        return {kind: [name for name in path.names() if path.is_own(name)] for kind, path in self.paths.items()}
+
     def say_hidden(self, names: Mapping[str, Iterable[str]]) -> None:
         """Say, once each, which of these documents (by kind) are the user's and stand over shipped ones."""
         for kind, of_kind in names.items():
