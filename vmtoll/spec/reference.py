@@ -44,11 +44,13 @@ class Section(NamedTuple):
     examples: tuple[str, ...]
 
 
+_OWN = "[your own folder](../how-to/your-own-folder.md)"
 # Page → its title, what the documents are, and sections by heading.
 PAGES: Mapping[str, tuple[str, str, Mapping[str, Section]]] = {
     "experiments": (
         "Experiments",
-        "`workloads/experiments/<experiment>.yml`: a question and its matrix. The file's name is the experiment's. "
+        f"`workloads/experiments/<experiment>.yml`, or `experiments/` of {_OWN}: a question and its matrix. "
+        "The file's name is the experiment's. "
         "`scales` (`full`, `small`) may lay other values over any key. "
         "[What an experiment asks](matrix.md) has the rules.",
         {
@@ -65,8 +67,9 @@ PAGES: Mapping[str, tuple[str, str, Mapping[str, Section]]] = {
     ),
     "workloads": (
         "Workloads",
-        "`workloads/<workload>.yml`: what is sent, and how. `kind` decides which keys there are; without it, it is "
-        "`closed`. `variants` makes several workloads of one file. [How to add one](../how-to/add-a-workload.md); "
+        f"`workloads/<workload>.yml`, also of {_OWN}: what is sent, and how. `kind` decides which keys there are; "
+        "without it, it is `closed`. `variants` makes several workloads of one file. "
+        "[How to add one](../how-to/add-a-workload.md); "
         "[what each kind offers](loads.md).",
         {
             "Every kind": Section(
@@ -94,7 +97,8 @@ PAGES: Mapping[str, tuple[str, str, Mapping[str, Section]]] = {
     ),
     "sites": (
         "Sites",
-        "`workloads/sites/<site>.yml`: what every server serves, either file by file or drawn from distributions.",
+        f"`workloads/sites/<site>.yml`, or `sites/` of {_OWN}: what every server serves, either file by file or drawn "
+        "from distributions.",
         {
             "Listed file by file": Section(ListedSite, ("workloads/sites/home-2025.yml", "workloads/sites/pages.yml")),
             "Drawn from distributions": Section(
@@ -104,7 +108,8 @@ PAGES: Mapping[str, tuple[str, str, Mapping[str, Section]]] = {
     ),
     "servers": (
         "Servers",
-        "`server-builds/<server>/server.yml`: how a server is installed and started. `of: <server>` takes over another "
+        f"`server-builds/<server>/server.yml`, or `servers/` of {_OWN}: how a server is installed and started. "
+        "`of: <server>` takes over another "
         "one's keys; `{name}` and `{folder}` stand for the server's own. How to add one: "
         "[add a server](../how-to/add-a-server.md).",
         {
@@ -222,7 +227,8 @@ def _profiles() -> str:
         *(f"| `{key}` | {_profile_value(key, value)} | {meanings[key]} |" for key, value in defaults.items()),
     ]
     return (
-        "# Guest profiles\n\n`vm-images/guests/<profile>.yml`: what a guest is made of. `of: [profiles]` builds on "
+        f"# Guest profiles\n\n`vm-images/guests/<profile>.yml`, or `environments/` of {_OWN}: what a guest is made of. "
+        "`of: [profiles]` builds on "
         "others. Every value but those of `of`, `cmdline` and `needs` may be a mapping `{kvm: …, tcg: …}`, and may use "
         "Jinja2. How to write one: [add a guest profile](../how-to/add-a-guest-profile.md); "
         "[guests](../guests.md) lists the profiles.\n\n## Keys\n\n" + "\n".join(rows) + "\n\n## Defaults\n\n"
