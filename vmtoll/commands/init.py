@@ -1,5 +1,6 @@
 """The command `init`: a folder of your own, with your machines, for your experiments."""
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from vmtoll.folder.machines import Guest, Machine, Machines
 from vmtoll.folder.make import FIRST, check_empty, make
 from vmtoll.folder.sources import Found, libvirt_guests, proxmox_guests, ssh_names
 from vmtoll.model.errors import UserError
+from vmtoll.shell import say
 from vmtoll.spec.catalog import unknown
 
 SSH_CONFIG = Path("~/.ssh/config")
@@ -140,14 +142,22 @@ def _chosen(texts: Sequence[str] | None, source: _Source | None, *, is_libvirt: 
 
 def _guest(text: str, found: Sequence[Found], *, is_libvirt: bool) -> Guest:
     by_name = {each.name: each for each in found}
-    if text in by_name:  # names of libvirt may have any character
-        name, machine = text, Machine(text, by_name[text].address or text)
+    if text in by_name:
+        name, machine = text, _known_guest(by_name[text])
     else:
         machine = Machine.of(text, "--guest")
         name = machine.name
     if name not in by_name:
         raise UserError(f"--guest {unknown('guest', name, sorted(by_name))}")
     return Guest(machine, name if is_libvirt else None)
+
+
+def _known_guest(guest: Found) -> Machine:
+    """A guest of a host, at the address that the host knows; libvirt's names may have any character."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", guest.name).strip("-.") or "guest"
+    if guest.address is None:
+        say(f"{guest.name}: its host knows no address of it; lab.yml has its name, correct ansible_host there")
+    return Machine(name, guest.address or name)
 
 
 def _listed(found: Sequence[Found]) -> str:
@@ -171,18 +181,18 @@ def _asked(machines: Machines, names: Sequence[str] | None) -> Machines:
     config = SSH_CONFIG.expanduser()
     names = names if names is not None else (ssh_names(config) if config.is_file() else [])
     if names:
-        print(f"ssh knows: {', '.join(names)}")
-    print(f"Give each machine as {_MACHINE}.")
+        say(f"ssh knows {', '.join(names)}")
+    say(f"give each machine as {_MACHINE}")
     clients = _words("Machines that send the load (none: the embedded lab on this machine)")
     if not clients:
         return machines
     machines = replace(machines, clients=[Machine.of(text, "client") for text in clients])
     kvm_host, source = _word("KVM host of the guests (none: you do not reach it)"), None
-    is_libvirt = not kvm_host or typer.prompt("Its guests are listed by (virsh, qm)", default="virsh") != "qm"
+    is_libvirt = not kvm_host or typer.prompt("Its guests are listed by (virsh, qm)", default="virsh", err=True) != "qm"
     if kvm_host:
         source = _source(kvm_host if is_libvirt else None, None if is_libvirt else kvm_host, machines)
     if source:
-        print(f"guests of {source[0].name}: {_listed(source[1])}")
+        say(f"guests of {source[0].name}: {_listed(source[1])}")
     guests = _words("Guests to be measured (none: only metal)")
     metal = _word("Bare metal to be measured (none: only guests)")
     return replace(
@@ -190,12 +200,12 @@ def _asked(machines: Machines, names: Sequence[str] | None) -> Machines:
         kvm_host=source[0] if source and guests else None,
         guests=_chosen(guests, source if guests else None, is_libvirt=is_libvirt),
         metal=Machine.of(metal, "metal") if metal else None,
-        link_mbit=typer.prompt("Rate of the clients' line in Mbit/s", default=machines.link_mbit, type=float),
+        link_mbit=typer.prompt("Rate of the clients' line in Mbit/s", default=machines.link_mbit, type=float, err=True),
     )
 
 
 def _word(question: str) -> str:
-    return str(typer.prompt(question, default="", show_default=False)).strip()
+    return str(typer.prompt(question, default="", show_default=False, err=True)).strip()
 
 
 def _words(question: str) -> list[str]:

@@ -14,7 +14,10 @@ from vmtoll.model.trial import METAL
 from vmtoll.paths import VM_IMAGES
 from vmtoll.search_path import environments
 
-_MACHINE = re.compile(r"(?:(?P<name>[\w.-]+)=)?(?:(?P<user>[\w.-]+)@)?(?P<address>[\w.-]+)(?::(?P<port>[0-9]{1,5}))?")
+_WORD = r"\w[\w.-]*"  # no option of ssh
+_MACHINE = re.compile(
+    rf"(?:(?P<name>{_WORD})=)?(?:(?P<user>{_WORD})@)?(?P<address>{_WORD})(?::(?P<port>[0-9]{{1,5}}))?", re.ASCII
+)
 _LOCAL = {"localhost", "127.0.0.1"}
 _HEAD = """\
 # The machines of this lab: an Ansible inventory, which vmtoll reads in this folder where no --inventory is given.

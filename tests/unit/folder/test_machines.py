@@ -35,7 +35,9 @@ def test_a_machine_is_read(text: str, name: str, variables: dict[str, Any]) -> N
     assert (machine(text).name, machine(text).variables) == (name, variables)
 
 
-@pytest.mark.parametrize("text", ["", "a b", "a=b=c", "=b", "h:ssh", "[::1]", "-oProxyCommand=x y"])
+@pytest.mark.parametrize(
+    "text", ["", "a b", "a=b=c", "=b", "h:ssh", "[::1]", "-oProxyCommand=x y", "-4", "a=-x", "wéb"]
+)
 def test_what_is_no_machine_is_refused(text: str) -> None:
     with pytest.raises(UserError, match=r"^--x '.*give \[NAME=\]"):
         machine(text)

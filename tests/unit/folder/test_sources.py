@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from vmtoll.folder.sources import ssh_names
+from vmtoll.commands.init import _known_guest
+from vmtoll.folder.machines import Machine
+from vmtoll.folder.sources import Found, ssh_names
 from vmtoll.model.errors import UserError
 
 
@@ -26,3 +28,15 @@ def test_included_files_are_read(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"^{tmp_path}/none: No such file"):
         ssh_names(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("guest", "machine"),
+    [
+        (Found("web1", "running", "192.0.2.7"), Machine("web1", "192.0.2.7")),
+        (Found("Web server (old)", "running", "192.0.2.7"), Machine("Web-server-old", "192.0.2.7")),
+        (Found("web2", "shut off"), Machine("web2", "web2")),
+    ],
+)
+def test_a_guest_of_a_host_is_named_as_ansible_can(guest: Found, machine: Machine) -> None:
+    assert _known_guest(guest) == machine
