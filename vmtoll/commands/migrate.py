@@ -29,7 +29,7 @@ def migrate(
 
     before: dict[str, int] = {}
     for run in dict.fromkeys(_runs(folders)):
-        schema = before[str(run)] = _migrated(run)
+        schema = before[str(run)] = migrate_run(run)
         if not as_json:
             print(f"{run}: schema {SCHEMA}" + (" already" if schema == SCHEMA else f", was {schema}"))
     if as_json:
@@ -47,7 +47,7 @@ def _runs(folders: Iterable[Path]) -> Iterator[Path]:
         yield from (run for run in runs if not (run / SUMS).exists())
 
 
-def _migrated(run: Path) -> int:
+def migrate_run(run: Path) -> int:
     """Migrate a run and export its table; return the schema that it had. Raises ResultsError."""
     from vmtoll.model.run import SCHEMA  # noqa: PLC0415
     from vmtoll.runs.folder import CAPACITIES, MANIFEST, TRIALS  # noqa: PLC0415
