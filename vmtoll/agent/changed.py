@@ -7,7 +7,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from vmtoll.agent.domains import PAUSED, virsh
+from vmtoll.agent.domains import PAUSED, is_paused, read_record, resume_guest
 from vmtoll.agent.machine import read
 from vmtoll.agent.protocol import MachineChanges, ProvisioningChanges
 
@@ -32,10 +32,9 @@ def clean_up(root: Path) -> list[str]:
     """Clean up after a killed run: resume the guests that it paused, stop its servers. Returns what was done."""
     actions = []
     for path in sorted((root / PAUSED).glob("*")):
-        uri = path.read_text(encoding="utf-8")
         with contextlib.suppress(RuntimeError):  # the guest may be gone by now
-            if virsh(uri, "domstate", path.name) == "paused":
-                virsh(uri, "resume", path.name)
+            if is_paused(guest := read_record(path)):
+                resume_guest(guest)
                 actions.append(f"guest {path.name} resumed")
         path.unlink()
     for unit in _servers():

@@ -1,49 +1,75 @@
-"""Pause and resume libvirt's domains on this machine. It is no error if a domain is paused or runs already."""
+"""Pause and resume guests on this machine. It is no error if a guest is paused or runs already."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import subprocess
 from pathlib import Path
 
-# A file for each paused domain, with libvirt's URI: it remains when the agent is killed.
+from vmtoll.agent.protocol import GuestAddress
+
+# A file for each paused guest, with its address: it remains when the agent is killed.
 PAUSED = "run/vmtoll-paused"
 
 
 class Domains:
-    """Domains that this agent has paused. `root`: the folder that contains run."""
+    """Guests that this agent has paused. `root`: the folder that contains run."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self.record = root / PAUSED
-        self.paused: set[tuple[str, str]] = set()
+        self.paused: dict[str, GuestAddress] = {}
 
-    def pause(self, domain: str, uri: str) -> None:
-        """Stop a domain's CPUs. Raises RuntimeError when libvirt does not."""
+    def pause(self, guest: GuestAddress) -> None:
+        """Stop a guest's CPUs. Raises RuntimeError when its host does not."""
         self.record.mkdir(parents=True, exist_ok=True)
-        (self.record / domain).write_text(uri, encoding="utf-8")
+        file = self.record / guest["name"]
+        file.write_text(json.dumps(guest), encoding="utf-8")
         try:
-            virsh(uri, "suspend", domain)
+            virsh(guest["uri"], "suspend", guest["name"])
         except RuntimeError:
-            (self.record / domain).unlink()
+            file.unlink()
             raise
-        self.paused.add((domain, uri))
+        self.paused[guest["name"]] = guest
 
-    def resume(self, domain: str, uri: str) -> None:
-        """Resume a domain. Raises RuntimeError when libvirt does not."""
-        virsh(uri, "resume", domain)
-        self.paused.discard((domain, uri))
+    def resume(self, guest: GuestAddress) -> None:
+        """Resume a guest. Raises RuntimeError when its host does not."""
+        resume_guest(guest)
+        self.paused.pop(guest["name"], None)
         with contextlib.suppress(FileNotFoundError):
-            (self.record / domain).unlink()
+            (self.record / guest["name"]).unlink()
 
-    def resume_left(self, domain: str, uri: str) -> None:
-        """Resume a domain if it is paused. Raises RuntimeError when libvirt does not."""
-        if virsh(uri, "domstate", domain) == "paused":
-            self.resume(domain, uri)
+    def resume_left(self, guest: GuestAddress) -> None:
+        """Resume a guest if it is paused. Raises RuntimeError when its host does not."""
+        if is_paused(guest):
+            self.resume(guest)
 
     def close(self) -> None:
-        for domain, uri in list(self.paused):
+        for guest in list(self.paused.values()):
             with contextlib.suppress(RuntimeError):
-                self.resume(domain, uri)
+                self.resume(guest)
+
+
+def read_record(file: Path) -> GuestAddress:
+    """Return the guest of a record; earlier versions wrote only libvirt's URI."""
+    text = file.read_text(encoding="utf-8")
+    guest: GuestAddress = json.loads(text) if text.startswith("{") else libvirt_address(file.name, text)
+    return guest
+
+
+def libvirt_address(domain: str, uri: str) -> GuestAddress:
+    """The address of a libvirt domain."""
+    return {"kind": "libvirt", "name": domain, "uri": uri}
+
+
+def is_paused(guest: GuestAddress) -> bool:
+    """Return whether a guest's CPUs are stopped. Raises RuntimeError."""
+    return virsh(guest["uri"], "domstate", guest["name"]) == "paused"
+
+
+def resume_guest(guest: GuestAddress) -> None:
+    """Resume a guest's CPUs. Raises RuntimeError."""
+    virsh(guest["uri"], "resume", guest["name"])
 
 
 def virsh(uri: str, verb: str, domain: str) -> str:

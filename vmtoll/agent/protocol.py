@@ -23,6 +23,14 @@ class Hypervisor(TypedDict):
     dmi_product_name: str
 
 
+class GuestAddress(TypedDict, total=False):
+    """How a host finds a guest. `kind`: what runs it; `name`: its name there; `uri`: libvirt's."""
+
+    kind: str
+    name: str
+    uri: str
+
+
 class MailSpec(TypedDict):
     """A mail server's accounts, queue, mailboxes and log; `greets`: the ports whose servers speak first."""
 

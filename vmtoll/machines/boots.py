@@ -3,7 +3,6 @@
 import contextlib
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from vmtoll.agent.protocol import Done
 from vmtoll.machines.connection import AgentLine
@@ -87,29 +86,25 @@ def _run_commands(line: AgentLine, commands: Sequence[Sequence[str]]) -> None:
 
 
 def _power_off(session: Session, guest: Host) -> None:
-    """End a guest's QEMU: by `vmtoll_reboot` on its host, else by poweroff in the guest, else by `virsh destroy`.
+    """End a guest's QEMU: by `vmtoll_reboot` on its host, else by poweroff in the guest, else by its host.
 
     `restore` starts it again, unless `vmtoll_reboot` does.
     """
-    kvm_host = session.inventory.kvm_host(guest)
-    if kvm_host is None:
+    kvm_host, on_host = session.inventory.kvm_host(guest), session.on_host(guest)
+    if kvm_host is None or on_host is None:
         return
     if guest.vars.reboot is not None:
         _run_commands(session.line(kvm_host), guest.vars.reboot)
         return
     _run_commands(session.line(guest), [["systemctl", "poweroff", "--no-block"]])
-    virsh, deadline = ["virsh", "-c", kvm_host.libvirt_uri], time.monotonic() + POWEROFF_S
-    state_query: dict[str, Any] = {"argv": [*virsh, "domstate", str(guest.vars.domain)], "env": {"LC_ALL": "C"}}
-
-    def is_off() -> bool:
-        return bool(session.line(kvm_host).call("exec", 60, **state_query)["stdout"].strip() == "shut off")
-
-    while not is_off():
+    deadline = time.monotonic() + POWEROFF_S
+    while not on_host.is_off():
         if time.monotonic() > deadline:
             try:
-                _run_commands(session.line(kvm_host), [[*virsh, "destroy", str(guest.vars.domain)]])
+                with contextlib.suppress(HostLostError):
+                    on_host.power_off()
             except VmtollError:
-                if not is_off():  # else it has shut down by itself meanwhile
+                if not on_host.is_off():  # else it has shut down by itself meanwhile
                     raise
             return
         time.sleep(0.5)
@@ -134,8 +129,8 @@ def _wait_until_resting(session: Session, guests: Sequence[Host]) -> None:
         kvm_host = session.inventory.kvm_host(guest)
         used_s = float("-inf")
         while kvm_host and time.monotonic() < deadline:
-            query = {"domains": [guest.vars.domain], "uri": kvm_host.libvirt_uri}
-            now_s = session.line(kvm_host).call("usage", 60, **query)["domains"][guest.vars.domain]["total_s"]
+            query = {"domains": [guest.guest_name], "uri": kvm_host.libvirt_uri}
+            now_s = session.line(kvm_host).call("usage", 60, **query)["domains"][guest.guest_name]["total_s"]
             if now_s - used_s < RESTING * LOOK_S:
                 break
             used_s = now_s

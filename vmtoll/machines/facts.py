@@ -153,7 +153,7 @@ def _facts(session: Session, host: Host) -> HostFacts:
         args["site"] = session.resolved.site.name
     if host.role == "kvm_host":
         args["uri"] = host.libvirt_uri
-        args["domains"] = [str(h.vars.domain) for h in under_test if h.vars.kvm_host == host.name]
+        args["domains"] = [str(h.guest_name) for h in under_test if h.vars.kvm_host == host.name]
     try:
         facts = session.line(host).call("facts", _FACTS_LIMIT_S, **args)
     except AgentError as error:
@@ -226,7 +226,7 @@ def accelerators(session: Session) -> dict[str, Accelerator]:
     accelerator_of = {}
     for environment, host in session.inventory.suts.items():
         kvm_host = session.inventory.kvm_host(host)
-        xml = session.facts[kvm_host.name].domains.get(str(host.vars.domain), "") if kvm_host else None
+        xml = session.facts[kvm_host.name].domains.get(str(host.guest_name), "") if kvm_host else None
         accelerator_of[environment] = accelerator(host.role, session.facts[host.name].virtualization or "", xml)
     return accelerator_of
 
@@ -306,7 +306,7 @@ def gather_private(session: Session) -> dict[str, Any]:
 def _names(session: Session, host: Host) -> list[str]:
     done: Done = session.line(host).call("exec", _LIMIT_S + 10, argv=["sh", "-c", _SCRIPT], limit_s=_LIMIT_S)
     lines = [line.strip() for line in done["stdout"].splitlines()]
-    texts = {*lines[:1], *" ".join(lines[1:2]).split(), host.address, host.ansible.host or "", host.vars.domain or ""}
+    texts = {*lines[:1], *" ".join(lines[1:2]).split(), host.address, host.ansible.host or "", host.guest_name or ""}
     texts |= {line for line in lines[2:] if len(line) > 4 and any(letter in "123456789" for letter in line)}
     return sorted(texts - {""})
 

@@ -3,8 +3,8 @@ CPU that no arm is charged for.
 """
 
 import contextlib
-from typing import Any
 
+from vmtoll import hypervisors
 from vmtoll.machines.clock import clock_offset
 from vmtoll.machines.recovery import restore
 from vmtoll.machines.session import Paused, Session, TrialReporter
@@ -47,7 +47,7 @@ def idle_beside(session: Session, spec: TrialSpec) -> list[Host]:
     guests = []
     for guest in inventory.under_test:
         host = inventory.kvm_host(guest)
-        if host and guest.vars.domain and guest.name not in busy and _same_machine(host, measured):
+        if host and guest.guest_name and guest.name not in busy and _same_machine(host, measured):
             guests.append(guest)
     return guests
 
@@ -59,12 +59,12 @@ def _same_machine(first: Host, second: Host) -> bool:
 
 
 def _pause(session: Session, guest: Host) -> Paused:
-    """Pause a guest. Raises AgentError when libvirt fails, HostLostError."""
-    line, (host, domain) = session.line(guest), _domain(session, guest)
+    """Pause a guest. Raises AgentError when its host fails, HostLostError."""
+    line, on_host = session.line(guest), _on_host(session, guest)
     ahead_s = clock_offset(line, _LOOKS).ahead_s
     line.suspend()
     try:
-        session.line(host).call("pause", **domain)
+        on_host.pause()
     except (AgentError, HostLostError):
         line.resume()
         raise
@@ -76,9 +76,9 @@ def resume(session: Session, paused: Paused) -> None:
 
     Failures are ignored: either the guest's line is lost then, or its clock stays behind, which its gates report.
     """
-    line, (host, domain) = session.line(paused.guest), _domain(session, paused.guest)
+    line, on_host = session.line(paused.guest), _on_host(session, paused.guest)
     with contextlib.suppress(AgentError, HostLostError):  # a host's agent resumes its guests when it ends
-        session.line(host).call("resume", **domain)
+        on_host.resume()
     line.resume()
     with contextlib.suppress(AgentError, HostLostError):
         behind_s = paused.ahead_s - clock_offset(line, _LOOKS).ahead_s
@@ -95,15 +95,14 @@ def resume_all(session: Session) -> None:
 def resume_left(session: Session) -> None:
     """Resume guests that a killed run left paused, because they would not answer. Needs open lines to the KVM hosts."""
     for guest in session.inventory.under_test:
-        if session.inventory.kvm_host(guest) and guest.vars.domain:
-            host, domain = _domain(session, guest)
+        if session.inventory.kvm_host(guest) and guest.guest_name:
             with contextlib.suppress(AgentError):  # without virsh nothing was paused either
-                session.line(host).call("resume_left", **domain)
+                _on_host(session, guest).resume_left()
 
 
-def _domain(session: Session, guest: Host) -> tuple[Host, dict[str, Any]]:
-    """A guest's KVM host, and the arguments that name the guest to its agent. Raises AgentError if it is not known."""
-    host = session.inventory.kvm_host(guest)
-    if host is None:
+def _on_host(session: Session, guest: Host) -> hypervisors.Guest:
+    """A guest as its KVM host has it. Raises AgentError if that host is not known."""
+    on_host = session.on_host(guest)
+    if on_host is None:
         raise AgentError(f"{guest.name}: its KVM host is not known")
-    return host, {"domain": str(guest.vars.domain), "uri": host.libvirt_uri}
+    return on_host

@@ -93,21 +93,22 @@ def _open(line: AgentLine, limit_s: float) -> None:
 
 
 def _revive(session: Session, host: Host) -> str:
-    """Run the guest's revive commands on its host, by default `virsh start`; return the message of the first that
-    failed.
+    """Run the guest's revive commands on its host, by default the one that starts it; return the message of the first
+    that failed.
 
     A failed start proves nothing: the guest may have restarted itself.
     """
     kvm_host = session.inventory.kvm_host(host)
     if kvm_host is None:
         return ""
-    start = ["virsh", "-c", kvm_host.libvirt_uri, "start", str(host.vars.domain)]
-    for argv in [start] if host.vars.revive is None else host.vars.revive:
-        try:
+    try:
+        on_host = session.on_host(host)
+        start = [on_host.start_command()] if on_host and host.vars.revive is None else host.vars.revive or []
+        for argv in start:
             done: Done = session.line(kvm_host).call("exec", 200, argv=argv, limit_s=180)
-        except AgentError as error:
-            return str(error)
-        if done["exit_status"]:
-            words = " ".join((done["stderr"] or done["stdout"]).split())
-            return f"{kvm_host.name}: {' '.join(argv)}: {words[:300]}"
+            if done["exit_status"]:
+                words = " ".join((done["stderr"] or done["stdout"]).split())
+                return f"{kvm_host.name}: {' '.join(argv)}: {words[:300]}"
+    except AgentError as error:
+        return str(error)
     return ""

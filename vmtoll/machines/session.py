@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from vmtoll import hypervisors
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.event import Listener, Phase, TrialStep
 from vmtoll.model.facts import HostFacts
@@ -71,6 +72,11 @@ class Session:
 
     def line(self, host: Host) -> AgentLine:
         return self.lines[host.name]
+
+    def on_host(self, guest: Host) -> hypervisors.Guest | None:
+        """A guest as its host has it; None where the inventory does not name the host."""
+        host = self.inventory.kvm_host(guest)
+        return hypervisors.of(guest, self.line(host)) if host else None
 
     @property
     def reference(self) -> HostFacts:
@@ -156,7 +162,7 @@ class Machines:
     def domain_args(self) -> dict[str, Any]:
         """Arguments of the agent's `usage` on the KVM host; empty for a container's host."""
         domains, neighbours = (
-            [line.host.vars.domain for line in lines if line.host.vars.domain]
+            [line.host.guest_name for line in lines if line.host.guest_name]
             for lines in (self.suts, self.serving[len(self.suts) :])
         )
         if not domains or self.host is None:

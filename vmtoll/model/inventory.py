@@ -360,6 +360,11 @@ class Host:
         return self.vars.http_port
 
     @property
+    def guest_name(self) -> str | None:
+        """Name of a guest on its host; None where the inventory does not give it."""
+        return self.vars.domain
+
+    @property
     def libvirt_uri(self) -> str:
         """Libvirt URI of a KVM host."""
         return self.vars.libvirt_uri

@@ -29,7 +29,10 @@ def check_inventory(resolved: Resolved, inventory: Inventory, inventory_path: Pa
     _check_clients(resolved, inventory)
     for host in inventory.under_test:
         if host.role == "kvm_guest" and (inventory.kvm_host(host) is None) != (host.vars.domain is None):
-            raise InventoryError(f"{host.name}: a guest has both vmtoll_kvm_host and vmtoll_domain, or neither")
+            raise InventoryError(
+                f"{host.name}: set both vmtoll_kvm_host and a variable that names the guest there, such as "
+                "vmtoll_domain, or neither"
+            )
     if resolved.experiment.boots > 1:
         _check_boots(inventory)
 

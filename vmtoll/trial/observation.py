@@ -31,7 +31,7 @@ class Watch:
         self.machines, self.server, self.port = machines, server, port
         self.is_short = shortest_s < SHORT_S
         self.names = Names(
-            {line.host.name: line.host.vars.domain or "" for line in machines.suts},
+            {line.host.name: line.host.guest_name or "" for line in machines.suts},
             machines.host.host.name if machines.host else None,
             machines.contained,
         )

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.libvirt import MISSING, libvirtd
 from vmtoll.agent.changed import changes_left, clean_up
-from vmtoll.agent.domains import Domains
+from vmtoll.agent.domains import Domains, libvirt_address
 from vmtoll.agent.domains import virsh as ask
 from vmtoll.model.errors import VmtollError
 from vmtoll.shell import play
@@ -176,26 +176,26 @@ def test_a_guest_that_is_paused_meanwhile_is_made_again(uri: str, make: Make) ->
 
 def test_a_guest_that_a_killed_agent_has_paused_is_listed_and_goes_on(uri: str, make: Make, tmp_path: Path) -> None:
     make()
-    Domains(tmp_path).pause("one", uri)
+    Domains(tmp_path).pause(libvirt_address("one", uri))
     assert changes_left(tmp_path, None)["paused"] == ["one"]
     assert clean_up(tmp_path) == ["guest one resumed"]
     assert state(uri) == "running"
     assert changes_left(tmp_path, None)["paused"] == []
     with pytest.raises(RuntimeError, match="no-such"):
-        Domains(tmp_path).pause("no-such", uri)
+        Domains(tmp_path).pause(libvirt_address("no-such", uri))
     assert clean_up(tmp_path) == []
 
 
 def test_the_agent_leaves_a_guest_alone_that_goes_on_already(uri: str, make: Make, tmp_path: Path) -> None:
     make()
     domains = Domains(tmp_path)
-    domains.pause("one", uri)
-    domains.pause("one", uri)
+    domains.pause(libvirt_address("one", uri))
+    domains.pause(libvirt_address("one", uri))
     virsh(uri, "resume", "one")
-    domains.resume("one", uri)
-    domains.resume_left("one", uri)
+    domains.resume(libvirt_address("one", uri))
+    domains.resume_left(libvirt_address("one", uri))
     assert not domains.paused
     assert ask(uri, "domstate", "one") == "running"
     virsh(uri, "destroy", "one")
     with pytest.raises(RuntimeError, match=r"virsh resume one: .*not running"):
-        domains.resume("one", uri)
+        domains.resume(libvirt_address("one", uri))

@@ -1,0 +1,18 @@
+"""One interface to a guest on its host, with an adapter for each kind of software that runs guests.
+
+`of` returns the adapter for a guest of the inventory.
+"""
+
+from vmtoll.hypervisors.base import Guest, Line
+from vmtoll.hypervisors.libvirt import LibvirtGuest
+from vmtoll.model.errors import AgentError
+from vmtoll.model.inventory import Host
+
+__all__ = ["Guest", "Line", "of"]
+
+
+def of(guest: Host, host: Line) -> Guest:
+    """The adapter for a guest. Raises AgentError if no variable of the inventory names the guest on its host."""
+    if guest.vars.domain:
+        return LibvirtGuest(guest, host)
+    raise AgentError(f"{guest.name}: no variable names it on {host.host.name}; set vmtoll_domain")

@@ -1,0 +1,69 @@
+"""The interface: what vmtoll reads of a guest on its host, and what it does to one."""
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
+
+from vmtoll.agent.protocol import Done, GuestAddress
+from vmtoll.model.errors import AgentError
+from vmtoll.model.inventory import Host
+
+_LIMIT_S = 180.0
+
+
+class Line(Protocol):
+    """The line to the agent of the guest's host; see vmtoll.machines.connection."""
+
+    host: Host
+
+    def call(self, op: str, timeout_s: float = 30.0, **args: Any) -> Any:
+        """Ask the agent. Raises AgentError, HostLostError."""
+
+
+class Guest(ABC):
+    """A guest on its host. Each method raises AgentError if the host fails, HostLostError."""
+
+    def __init__(self, guest: Host, host: Line) -> None:
+        self.guest, self.host = guest, host
+        self.name = guest.guest_name or guest.name
+
+    @property
+    @abstractmethod
+    def address(self) -> GuestAddress:
+        """How the agent of the host finds the guest."""
+
+    def pause(self) -> None:
+        """Stop its virtual CPUs until `resume`; the agent resumes it if the runner is gone."""
+        self.host.call("pause", guest=self.address)
+
+    def resume(self) -> None:
+        """Resume it."""
+        self.host.call("resume", guest=self.address)
+
+    def resume_left(self) -> None:
+        """Resume it if a killed run left it paused."""
+        self.host.call("resume_left", guest=self.address)
+
+    @abstractmethod
+    def start_command(self) -> list[str]:
+        """The command that starts it on its host."""
+
+    @abstractmethod
+    def power_off(self) -> None:
+        """End its process without asking the guest."""
+
+    @abstractmethod
+    def is_off(self) -> bool:
+        """Return whether it is off."""
+
+    def output(self, argv: list[str]) -> Done:
+        """Run a command on the host and return how it ended, whatever its exit status."""
+        done: Done = self.host.call("exec", _LIMIT_S + 20, argv=argv, limit_s=_LIMIT_S, env={"LC_ALL": "C"})
+        return done
+
+    def run(self, argv: list[str]) -> str:
+        """Run a command on the host and return its output. Raises AgentError with its message if it fails."""
+        done = self.output(argv)
+        if done["exit_status"]:
+            words = " ".join((done["stderr"] or done["stdout"]).split())[:300]
+            raise AgentError(f"{self.host.host.name}: {' '.join(argv)}: {words}", self.host.host.name)
+        return done["stdout"].strip()
