@@ -7,6 +7,7 @@ import json
 import subprocess
 from pathlib import Path
 
+from vmtoll.agent.monitors import execute
 from vmtoll.agent.protocol import GuestAddress
 
 # A file for each paused guest, with its address: it remains when the agent is killed.
@@ -22,19 +23,26 @@ class Domains:
 
     def pause(self, guest: GuestAddress) -> None:
         """Stop a guest's CPUs. Raises RuntimeError when its host does not."""
-        self.record.mkdir(parents=True, exist_ok=True)
-        file = self.record / guest["name"]
-        file.write_text(json.dumps(guest), encoding="utf-8")
+        self.add_record(guest)
         try:
-            virsh(guest["uri"], "suspend", guest["name"])
+            pause_guest(guest)
         except RuntimeError:
-            file.unlink()
+            self.remove_record(guest)
             raise
-        self.paused[guest["name"]] = guest
 
     def resume(self, guest: GuestAddress) -> None:
         """Resume a guest. Raises RuntimeError when its host does not."""
         resume_guest(guest)
+        self.remove_record(guest)
+
+    def add_record(self, guest: GuestAddress) -> None:
+        """Record that a guest is about to be paused: this agent resumes it when it ends."""
+        self.record.mkdir(parents=True, exist_ok=True)
+        (self.record / guest["name"]).write_text(json.dumps(guest), encoding="utf-8")
+        self.paused[guest["name"]] = guest
+
+    def remove_record(self, guest: GuestAddress) -> None:
+        """Remove the record of a guest that runs again."""
         self.paused.pop(guest["name"], None)
         with contextlib.suppress(FileNotFoundError):
             (self.record / guest["name"]).unlink()
@@ -64,12 +72,26 @@ def libvirt_address(domain: str, uri: str) -> GuestAddress:
 
 def is_paused(guest: GuestAddress) -> bool:
     """Return whether a guest's CPUs are stopped. Raises RuntimeError."""
+    if guest["kind"] == "qemu":
+        state = execute(guest["socket"], "query-status")
+        return isinstance(state, dict) and state["status"] == "paused"
     return virsh(guest["uri"], "domstate", guest["name"]) == "paused"
+
+
+def pause_guest(guest: GuestAddress) -> None:
+    """Stop a guest's CPUs. Raises RuntimeError."""
+    if guest["kind"] == "qemu":
+        execute(guest["socket"], "stop")
+    else:
+        virsh(guest["uri"], "suspend", guest["name"])
 
 
 def resume_guest(guest: GuestAddress) -> None:
     """Resume a guest's CPUs. Raises RuntimeError."""
-    virsh(guest["uri"], "resume", guest["name"])
+    if guest["kind"] == "qemu":
+        execute(guest["socket"], "cont")
+    else:
+        virsh(guest["uri"], "resume", guest["name"])
 
 
 def virsh(uri: str, verb: str, domain: str) -> str:

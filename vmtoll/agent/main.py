@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -43,20 +43,22 @@ from vmtoll.agent.machine import (
     forbid_deep_sleep,
     other_vhost_threads,
     pss_kib,
-    qemu_pid,
     read,
     read_kib,
     stat_fields,
 )  # fmt: skip
 from vmtoll.agent.mail import count_delivered, drain, prepare
+from vmtoll.agent.monitors import pid_of, process
 from vmtoll.agent.protocol import (
     BodyCheck,
     DeliveryCounts,
     Facts,
     File,
+    GuestAddress,
     Handshake,
     KernelTls,
     MachineChanges,
+    Process,
     Reading,
     Samples,
     ServerSpec,
@@ -83,12 +85,13 @@ class Agent:
         self.sampler: Sampler | None = None
         self.output_lock = threading.Lock()
         self.servers_lock = threading.Lock()
-        self.qemu: dict[str, str] = {}
+        self.qemu: dict[str, tuple[str, str]] = {}
         self.op_exec, self.op_interrupt, self.op_kill = self.commands.run, self.commands.interrupt, self.commands.kill
         self.op_drop_caches = drop_caches
         self.domains = Domains()
         self.op_pause, self.op_resume = self.domains.pause, self.domains.resume
         self.op_resume_left = self.domains.resume_left
+        self.op_note_paused, self.op_forget_paused = self.domains.add_record, self.domains.remove_record
 
     def op_hello(self, root: str = "/") -> dict[str, int | str]:
         self.root = Path(root)
@@ -257,11 +260,13 @@ class Agent:
         neighbours: Sequence[str] = (),
         remote: tuple[str, int] | None = None,
         uri: str = "qemu:///system",
+        guests: Mapping[str, GuestAddress] | None = None,
     ) -> Reading:
         """Read the machine's counters, clocks and processes; with `server` or `domains`, also what these have used.
 
         `neighbours`: domains that belong to the trial, but are not measured. `remote`: count the local ports
-        toward this address and port; `uri`: libvirt's, of the domains.
+        toward this address and port; `uri`: libvirt's, of the domains; `guests`: the addresses of the guests that
+        libvirt does not run.
         """
         reading: Reading = {"machine": counters(), "clock": clock(), "network": network(), "energy": energy_uj()}
         reading["read_kib"] = read_kib()
@@ -278,28 +283,35 @@ class Agent:
                 "cpus": mask_of(*measured_pids),
                 "waits_ns": thread_waits(measured_pids),
             }
-        pids = {name: self.qemu_of(name) for name in (*domains, *neighbours)}
+        others = guests or {}
+        pids = {name: self.process_of(name, others.get(name)) for name in (*domains, *neighbours)}
         vhost = {name: other_vhost_threads(pid) for name, pid in pids.items()}
         measured_pids += [*pids.values(), *(thread for threads in vhost.values() for thread in threads)]
         reading["domains"] = {}
         for name in domains:
-            threads_s = thread_seconds(pids[name], vhost[name])
+            threads_s = thread_seconds(pids[name], vhost[name], others.get(name, {}).get("vcpus", ()))
             total_s, cpus = sum(threads_s.values()), mask_of(pids[name])
-            waits_ns = guest_waits(pids[name], vhost[name])
+            waits_ns = guest_waits(pids[name], vhost[name], others.get(name, {}).get("vcpus", ()))
             reading["domains"][name] = {"total_s": total_s, "threads_s": threads_s, "cpus": cpus, "waits_ns": waits_ns}
         reading["interrupts"], reading["survey"] = interrupts(), survey(measured_pids)
         for name in domains:  # last: it may have to start a process
-            reading["domains"][name]["kvm"] = kvm_counters(pids[name], name, uri)
+            reading["domains"][name]["kvm"] = kvm_counters(pids[name], name, None if name in others else uri)
         return reading
 
-    def qemu_of(self, domain: str) -> str:
-        """PID of a domain's QEMU process. Raises RuntimeError when there is none."""
-        pid = self.qemu.get(domain) or ""
-        if f"guest={domain}" not in read(f"/proc/{pid}/cmdline"):
-            pid = qemu_pid(domain) or ""
-            self.qemu[domain] = pid
+    def op_process(self, guest: GuestAddress) -> Process | None:
+        """A guest's process and its threads; None if it does not run."""
+        pid = pid_of(guest)
+        return process(pid) if pid else None
+
+    def process_of(self, name: str, guest: GuestAddress | None = None) -> str:
+        """PID of a guest's process, by default of libvirt's domain. Raises RuntimeError when there is none."""
+        pid, start_ticks = self.qemu.get(name, ("", ""))
+        if not pid or stat_fields(pid)[19:20] != [start_ticks]:
+            pid = pid_of(guest or {"kind": "libvirt", "name": name}) or ""
+            self.qemu[name] = (pid, "".join(stat_fields(pid)[19:20]))
         if not pid:
-            raise RuntimeError(f"no QEMU process of the domain {domain}")
+            sought = "process of the guest" if guest else "QEMU process of the domain"
+            raise RuntimeError(f"no {sought} {name}")
         return pid
 
     def op_sample_start(
@@ -310,16 +322,23 @@ class Agent:
         mhz_s: float | None = None,
         server: str | None = None,
         domains: Sequence[str] = (),
+        guests: Mapping[str, GuestAddress] | None = None,
     ) -> None:
-        """Begin to sample; see Sampler. `server`, `domains`: whose threads' waits for a CPU are sampled too."""
+        """Begin to sample; see Sampler. `server`, `domains`: whose threads' waits for a CPU are sampled too. `guests`:
+        the addresses of the guests that libvirt does not run.
+        """
         self.op_sample_stop()
         wait_counter = None
         if server:
             process = self.server(server)
             wait_counter = WaitCounter(lambda: thread_waits(process.pids()))
         elif domains:
-            vhost = {pid: other_vhost_threads(pid) for pid in map(self.qemu_of, domains)}
-            wait_counter = WaitCounter(lambda: merge_kinds(guest_waits(pid, vhost[pid]) for pid in vhost))
+            others = guests or {}
+            pids = {name: self.process_of(name, others.get(name)) for name in domains}
+            threads = [
+                (pid, other_vhost_threads(pid), others.get(name, {}).get("vcpus", ())) for name, pid in pids.items()
+            ]
+            wait_counter = WaitCounter(lambda: merge_kinds(guest_waits(*known) for known in threads))
         self.sampler = Sampler(interval_s, pulse_s, loopback, mhz_s, wait_counter)
 
     def op_sample_stop(self) -> Samples:

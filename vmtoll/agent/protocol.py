@@ -24,11 +24,38 @@ class Hypervisor(TypedDict):
 
 
 class GuestAddress(TypedDict, total=False):
-    """How a host finds a guest. `kind`: what runs it; `name`: its name there; `uri`: libvirt's."""
+    """How a host finds a guest. `kind`: what runs it (libvirt, qemu); `name`: its name there; `uri`: libvirt's;
+    `socket`: path of QEMU's QMP socket; `unit`: of systemd; `vcpus`: the threads of its virtual CPUs, where known.
+    """
 
     kind: str
     name: str
     uri: str
+    socket: str
+    unit: str
+    vcpus: list[int]
+
+
+class Thread(TypedDict):
+    """A thread: seconds on a CPU and seconds it waited for one, since its start; `cpus`: the CPUs it may use."""
+
+    tid: int
+    name: str
+    cpu_s: float
+    wait_s: float
+    cpus: list[int]
+
+
+class Process(TypedDict):
+    """The process of a guest. `kvm`: whether it has a virtual machine of KVM, None if unknown;
+    `online`: the CPUs of the machine.
+    """
+
+    pid: int
+    online: list[int]
+    argv: list[str]
+    kvm: bool | None
+    threads: list[Thread]
 
 
 class MailSpec(TypedDict):

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vmtoll.agent.machine import output_of, process_ns, read
+from vmtoll.agent.monitors import has_kvm
 from vmtoll.agent.waits import kind_of
 
 DEBUGFS = "/sys/kernel/debug/kvm"
@@ -14,17 +15,18 @@ DEBUGFS = "/sys/kernel/debug/kvm"
 _SUM = re.compile(r"\s*vcpu\.\d+\.([\w-]+)\.sum=(\d+)")
 
 
-def thread_seconds(pid: str, vhost: Iterable[str]) -> dict[str, float]:
-    """CPU seconds of a QEMU process by kind of thread.
+def thread_seconds(pid: str, vhost: Iterable[str], vcpus: Iterable[int] = ()) -> dict[str, float]:
+    """CPU seconds of a guest's process by kind of thread.
 
     `vcpu`: the guest's code, and what KVM or the emulator does for it; `vhost`: the kernel's network threads, also
     those outside of the process; `qemu`: all others, which emulate devices and answer libvirt, also those that have
-    ended.
+    ended. `vcpus`: as for guest_waits.
     """
+    known = {str(number) for number in vcpus}
     seconds = {"vcpu": 0.0, "vhost": 0.0}
     for task in Path(f"/proc/{pid}/task").glob("*"):
-        schedstat, name = read(f"{task}/schedstat").split(), read(f"{task}/comm")
-        kind = kind_of(name)
+        schedstat = read(f"{task}/schedstat").split()
+        kind = "vcpu" if task.name in known else kind_of(read(f"{task}/comm"))
         if kind in seconds and schedstat:
             seconds[kind] += int(schedstat[0]) / 1e9
     qemu_s = max(0.0, process_ns(pid) / 1e9 - sum(seconds.values()))
@@ -32,15 +34,17 @@ def thread_seconds(pid: str, vhost: Iterable[str]) -> dict[str, float]:
     return {"vcpu": seconds["vcpu"], "vhost": seconds["vhost"] + vhost_s, "qemu": qemu_s}
 
 
-def kvm_counters(pid: str, domain: str, uri: str) -> dict[str, int]:
+def kvm_counters(pid: str, domain: str, uri: str | None) -> dict[str, int]:
     """KVM's counters of a guest since it started, summed over its CPUs, by KVM's own names.
 
     From the kernel's debugfs, else through libvirt (8.9 or newer, QEMU 7.1 or newer). Empty if neither has them, and
-    for a guest that KVM does not run.
+    for a guest that KVM does not run. `uri`: libvirt's, None if it does not run the guest.
     """
     threads = Path(f"/proc/{pid}/task").glob("*/comm")
-    if not any(read(str(path)).endswith("/KVM") for path in threads):
+    if not any(read(str(path)).endswith("/KVM") for path in threads) and not has_kvm(pid):
         return {}
+    if uri is None:
+        return by_debugfs(pid)
     return by_debugfs(pid) or by_libvirt(output_of("virsh", "-c", uri, "domstats", "--vcpu", domain))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from pathlib import Path
@@ -10,6 +11,8 @@ from vmtoll.agent.machine import read
 
 # Each thread costs the machine a reading every second, so a server of many processes is not sampled.
 MOST_SAMPLED = 50
+# Names of threads that run a guest's code: QEMU's, Firecracker's, Cloud Hypervisor's, crosvm's.
+_VCPU = re.compile(r".*/(KVM|TCG)|fc_vcpu.*|vcpu\d+|crosvm_vcpu.*")
 
 
 def thread_waits(pids: Iterable[str]) -> dict[str, int] | None:
@@ -22,11 +25,15 @@ def thread_waits(pids: Iterable[str]) -> dict[str, int] | None:
     return _waits(tasks)
 
 
-def guest_waits(pid: str, vhost: Iterable[str]) -> dict[str, dict[str, int]] | None:
-    """Waits of a guest's threads: kind (see `kind_of`) → as thread_waits. `vhost`: threads outside QEMU's process."""
+def guest_waits(pid: str, vhost: Iterable[str], vcpus: Iterable[int] = ()) -> dict[str, dict[str, int]] | None:
+    """Waits of a guest's threads: kind (see `kind_of`) → as thread_waits. `vhost`: threads outside the guest's process;
+    `vcpus`: thread IDs of the virtual CPUs, where the name of a thread does not show its kind.
+    """
+    known = {str(thread) for thread in vcpus}
     by_kind: dict[str, list[Path]] = {"vcpu": [], "vhost": [Path(f"/proc/{other}/task/{other}") for other in vhost]}
     for task in Path(f"/proc/{pid}/task").glob("*"):
-        by_kind.setdefault(kind_of(read(f"{task}/comm")), []).append(task)
+        kind = "vcpu" if task.name in known else kind_of(read(f"{task}/comm"))
+        by_kind.setdefault(kind, []).append(task)
     waits = {kind: _waits(tasks) for kind, tasks in by_kind.items()}
     return None if waits["vcpu"] is None else {kind: times for kind, times in waits.items() if times is not None}
 
@@ -61,14 +68,14 @@ def merge_kinds(waits: Iterable[Mapping[str, Mapping[str, int]] | None]) -> dict
 
 
 def kind_of(thread: str) -> str:
-    """Kind of a QEMU thread by its name.
+    """Kind of a thread of QEMU, Firecracker, Cloud Hypervisor or crosvm, by its name.
 
     `vcpu`: the guest's code, and what KVM or the emulator does for it; `vhost`: the kernel's network threads;
     `iothread`: disks; `qemu`: all others, which emulate devices and answer libvirt.
     """
     if thread.startswith("vhost-"):
         return "vhost"
-    if thread.endswith(("/KVM", "/TCG")):
+    if _VCPU.fullmatch(thread):
         return "vcpu"
     return "iothread" if thread.startswith("IO ") and thread != "IO mon_iothread" else "qemu"
 

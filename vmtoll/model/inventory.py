@@ -260,9 +260,18 @@ class HostVars(GuestVariables):
         None, "client, SUT", "inventory name of the machine whose kernel a container shares"
     )
     domain: str | None = _variable(None, "guest", "libvirt's name for it")
+    qmp_socket: str | None = _variable(
+        None,
+        "guest",
+        "path on the KVM host: QMP socket of a guest that plain QEMU runs (`-qmp unix:PATH,server=on,wait=off`)",
+        pattern="^/",
+    )
+    unit: str | None = _variable(None, "guest", "systemd unit on the KVM host that runs the guest's process")
     libvirt_uri: str = _variable("qemu:///system", "KVM host", "where libvirt listens")
     revive: list[list[str]] | None = _variable(
-        None, "guest", "commands that the KVM host runs to bring a lost guest back; unset: `virsh start` of its domain"
+        None,
+        "guest",
+        "commands that the KVM host runs to bring a lost guest back; unset: `virsh start`, or what starts it there",
     )
     reboot: list[list[str]] | None = _variable(
         None,
@@ -311,6 +320,10 @@ class HostVars(GuestVariables):
     def unknown(cls, variables: Mapping[str, Any]) -> list[str]:
         """Names of variables vmtoll_… that vmtoll does not read."""
         return [name for name in variables if name.startswith(cls.namespace) and name not in cls.names()]
+
+
+# Variables that say what a guest is on its host: one of them is set.
+GUEST_NAMES = ("domain", "qmp_socket")
 
 
 @dataclass(frozen=True)
@@ -362,7 +375,7 @@ class Host:
     @property
     def guest_name(self) -> str | None:
         """Name of a guest on its host; None where the inventory does not give it."""
-        return self.vars.domain
+        return self.vars.domain or (self.name if self.vars.qmp_socket else None)
 
     @property
     def libvirt_uri(self) -> str:

@@ -28,7 +28,7 @@ def check_inventory(resolved: Resolved, inventory: Inventory, inventory_path: Pa
         )
     _check_clients(resolved, inventory)
     for host in inventory.under_test:
-        if host.role == "kvm_guest" and (inventory.kvm_host(host) is None) != (host.vars.domain is None):
+        if host.role == "kvm_guest" and (inventory.kvm_host(host) is None) != (host.guest_name is None):
             raise InventoryError(
                 f"{host.name}: set both vmtoll_kvm_host and a variable that names the guest there, such as "
                 "vmtoll_domain, or neither"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vmtoll.model.errors import InventoryError
-from vmtoll.model.inventory import Connection, Host, HostVars, Role
+from vmtoll.model.inventory import GUEST_NAMES, Connection, Host, HostVars, Role
 from vmtoll.model.trial import METAL
 from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.groups import GROUPS, KNOWN_GROUPS, is_within, nearest
@@ -275,14 +275,25 @@ def _at_its_address(guest: Host, machines: InventoryData) -> str:
     return ""
 
 
+def _names_of(guest: Host) -> list[str]:
+    """The variables that say what a guest is on its host."""
+    return [name for name in GUEST_NAMES if getattr(guest.vars, name) is not None]
+
+
 def _guests(machines: InventoryData) -> Iterator[Fault]:
     kvm_hosts = {host.name for host in machines.by_role["kvm_host"]}
     for guest in machines.by_role["kvm_guest"]:
-        host_variables = {"vmtoll_kvm_host": guest.vars.kvm_host, "vmtoll_domain": guest.vars.domain}
+        names = _names_of(guest)
+        host_variables = {"vmtoll_kvm_host": guest.vars.kvm_host, "vmtoll_domain": names or None}
+        if guest.vars.profile:  # libvirt runs what vmtoll makes
+            host_variables["vmtoll_domain"] = guest.vars.domain
         unset = [name for name, value in host_variables.items() if value is None]
         if guest.vars.profile or len(unset) < len(host_variables):
             advice = "Set it" if guest.vars.profile else "Set both, or omit both where you cannot access its host"
             yield from (Fault(guest.name, f"{name} is not set", advice) for name in unset)
+        if len(names) > 1:
+            observation = f"{' and '.join(f'vmtoll_{name}' for name in names)} are both set"
+            yield Fault(guest.name, observation, "Keep the one of what runs the guest")
         yield from _profile(guest)
         if guest.vars.kvm_host == guest.name:
             yield Fault(guest.name, "vmtoll_kvm_host is the guest itself", "Name the machine that it runs on")
@@ -290,7 +301,7 @@ def _guests(machines: InventoryData) -> Iterator[Fault]:
             observation = f"its address {guest.ssh_host} is that of {other}"
             yield Fault(guest.name, observation, "Correct ansible_host of one of them, or its group")
     for metal in machines.by_role["metal"]:
-        if guest_variables := [name for name in ("domain", "profile") if getattr(metal.vars, name)]:
+        if guest_variables := [name for name in (*GUEST_NAMES, "profile") if getattr(metal.vars, name)]:
             observation = f"it is in the group `metal_hosts`, and vmtoll_{guest_variables[0]} says that it is a guest"
             yield Fault(metal.name, observation, "A machine is what its group says: correct one of both")
     for host in (host for hosts in machines.by_role.values() for host in hosts):
@@ -302,17 +313,19 @@ def _guests(machines: InventoryData) -> Iterator[Fault]:
 
 
 def _duplicate_endpoints(machines: InventoryData) -> Iterator[Fault]:
-    """Yield guests that share a domain, and machines under test that share the address and port of the load."""
-    domains = defaultdict[object, list[str]](list)
+    """Yield guests that are one guest of their host, and machines under test that share the address and port of the
+    load.
+    """
+    domains = defaultdict[tuple[str | None, str, object], list[str]](list)
     loads = defaultdict[object, list[str]](list)
     for host in machines.suts:
-        if host.role == "kvm_guest" and host.vars.domain and host.vars.kvm_host:
-            domains[host.vars.kvm_host, host.vars.domain].append(host.name)
+        for name in _names_of(host) if host.role == "kvm_guest" and host.vars.kvm_host else []:
+            domains[host.vars.kvm_host, name, getattr(host.vars, name)].append(host.name)
         if host.vars.address and host.root == "/":
             loads[machines.test_bed(host), host.vars.address, host.port].append(host.name)
-    for hosts in domains.values():
+    for (_, name, _), hosts in domains.items():
         if len(hosts) > 1:
-            yield Fault("", f"{' and '.join(hosts)} have the same vmtoll_domain", "Give each guest its own")
+            yield Fault("", f"{' and '.join(hosts)} have the same vmtoll_{name}", "Give each guest its own")
     for hosts in loads.values():
         if len(hosts) > 1:
             yield Fault("", f"{' and '.join(hosts)} have the same vmtoll_address", "Give each machine its own")

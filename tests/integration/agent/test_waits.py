@@ -107,8 +107,9 @@ def test_the_threads_of_a_real_qemu_are_read_by_kind() -> None:
 @pytest.mark.parametrize(
     ("thread", "kind"),
     [
-        ("CPU 0/KVM", "vcpu"), ("CPU 11/TCG", "vcpu"), ("vhost-4711", "vhost"), ("IO iothread1", "iothread"),
-        ("IO mon_iothread", "qemu"), ("qemu-system-x86", "qemu"), ("worker", "qemu"),
+        ("CPU 0/KVM", "vcpu"), ("CPU 11/TCG", "vcpu"), ("fc_vcpu 0", "vcpu"), ("vcpu12", "vcpu"),
+        ("crosvm_vcpu0", "vcpu"), ("vhost-4711", "vhost"), ("IO iothread1", "iothread"), ("IO mon_iothread", "qemu"),
+        ("qemu-system-x86", "qemu"), ("worker", "qemu"),
     ],
 )  # fmt: skip
 def test_kinds_of_threads_by_their_names(thread: str, kind: str) -> None:

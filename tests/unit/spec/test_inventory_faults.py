@@ -268,3 +268,14 @@ def test_names_at_one_address_have_ports_of_their_own() -> None:
     hosts["big"] = hosts["big"] | {"vmtoll_http_port": 8081}
     assert found(hosts) == []
     assert found(changed("big", vmtoll_http_port=8081)) == [("", "vmtoll_http_port is 8081 on big, 8080 on small")]
+
+
+def test_a_guest_has_one_name_on_its_host_whatever_runs_it() -> None:
+    by_qmp = changed("small", vmtoll_domain=None, vmtoll_qmp_socket="/run/small.qmp")
+    assert found(by_qmp) == []
+    both = changed("small", vmtoll_qmp_socket="/run/small.qmp")
+    assert found(both) == [("small", "vmtoll_domain and vmtoll_qmp_socket are both set")]
+    twice = {**by_qmp, "small-2": {**by_qmp["small"], "vmtoll_environment": "kvm-tuned"}}
+    assert ("", "small and small-2 have the same vmtoll_qmp_socket") in found(twice)
+    relative = changed("small", vmtoll_domain=None, vmtoll_qmp_socket="small.qmp")
+    assert {machine for machine, _ in found(relative)} == {"small"}
