@@ -48,7 +48,7 @@ from vmtoll.agent.machine import (
     stat_fields,
 )  # fmt: skip
 from vmtoll.agent.mail import count_delivered, drain, prepare
-from vmtoll.agent.monitors import pid_of, process
+from vmtoll.agent.monitors import guests, pid_of, process
 from vmtoll.agent.protocol import (
     BodyCheck,
     DeliveryCounts,
@@ -87,7 +87,7 @@ class Agent:
         self.servers_lock = threading.Lock()
         self.qemu: dict[str, tuple[str, str]] = {}
         self.op_exec, self.op_interrupt, self.op_kill = self.commands.run, self.commands.interrupt, self.commands.kill
-        self.op_drop_caches = drop_caches
+        self.op_drop_caches, self.op_guests = drop_caches, guests
         self.domains = Domains()
         self.op_pause, self.op_resume = self.domains.pause, self.domains.resume
         self.op_resume_left = self.domains.resume_left

@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 
 from vmtoll.agent.machine import all_pids, qemu_pid, read
-from vmtoll.agent.protocol import GuestAddress, Process, Thread
+from vmtoll.agent.protocol import FoundGuest, GuestAddress, Process, Thread
 
 _LIMIT_S = 20.0
 
@@ -58,6 +58,39 @@ def cpu_list(text: str) -> list[int]:
     """The CPUs of a kernel's list such as `0-3,8`, one by one."""
     ranges = [part.split("-") for part in text.strip().split(",") if part]
     return [cpu for part in ranges for cpu in range(int(part[0]), int(part[-1]) + 1)]
+
+
+def guests() -> list[FoundGuest]:
+    """Every guest of this machine that libvirt does not run."""
+    listed: list[FoundGuest] = []
+    for pid in sorted(all_pids(), key=int):
+        words = read(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
+        if is_qemu(words[0]) and not is_libvirts(words):
+            listed.append(_process_guest("qemu", name_of(words) or pid, pid, words))
+    return listed
+
+
+def _process_guest(kind: str, name: str, pid: str, words: list[str]) -> FoundGuest:
+    program = words[0].rpartition("/")[2]
+    return {"kind": kind, "name": name, "program": program, "unit": unit_of(pid), "config": "", "process": process(pid)}
+
+
+def is_libvirts(words: list[str]) -> bool:
+    """Return whether libvirt started this QEMU, which it gives a monitor of this name."""
+    return any("id=charmonitor" in word or '"charmonitor"' in word for word in words)
+
+
+def name_of(words: list[str]) -> str:
+    """The name of a guest by QEMU's option -name, empty without one."""
+    given = words[words.index("-name") + 1] if "-name" in words[:-1] else ""
+    parts = [part.removeprefix("guest=") for part in given.split(",") if "=" not in part or part.startswith("guest=")]
+    return parts[0] if parts else ""
+
+
+def unit_of(pid: str) -> str:
+    """The systemd unit of a process, empty where it has none."""
+    path = read(f"/proc/{pid}/cgroup").rpartition(":")[2].split("/")
+    return next((part for part in reversed(path) if part.endswith((".service", ".scope"))), "")
 
 
 def has_kvm(pid: str) -> bool | None:

@@ -58,6 +58,19 @@ class Process(TypedDict):
     threads: list[Thread]
 
 
+class FoundGuest(TypedDict):
+    """A guest of this machine that libvirt does not run. `kind` and `name` as in its address; `program`: what runs it;
+    `unit`: of systemd; `process`: None if it is off; `config`: text of its configuration file, empty without one.
+    """
+
+    kind: str
+    name: str
+    program: str
+    unit: str
+    config: str
+    process: Process | None
+
+
 class MailSpec(TypedDict):
     """A mail server's accounts, queue, mailboxes and log; `greets`: the ports whose servers speak first."""
 

@@ -1,13 +1,16 @@
 """The command `diagnose`: what holds an existing guest back."""
 
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic import TypeAdapter
 
+from vmtoll.agent.protocol import FoundGuest
 from vmtoll.commands import values
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import describe
@@ -16,6 +19,7 @@ from vmtoll.guests import diagnosis as domains
 from vmtoll.guests import needs
 from vmtoll.guests.diagnosis.apply import candidates, tried, unchanged
 from vmtoll.guests.diagnosis.definition import cpus
+from vmtoll.guests.diagnosis.others import OtherGuests, find_guests
 from vmtoll.guests.steps import gained
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.diagnosis import LIMITS, Diagnosis, State
@@ -40,7 +44,7 @@ describe(
 def diagnose(
     guest: Annotated[
         str | None,
-        typer.Argument(help="libvirt's name of the guest, or its name in the inventory.", autocompletion=values.hosts),
+        typer.Argument(help="Name of the guest: libvirt's, QEMU's, or the inventory's.", autocompletion=values.hosts),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every guest of the host, a line each, the worst first.")] = False,
     inventory: InventoryOption = None,
@@ -53,16 +57,22 @@ def diagnose(
         ),
     ] = None,
     connect: Annotated[
-        str | None, typer.Option("--connect", "-c", help="libvirt URI (default: qemu:///system, or the inventory's).")
+        str | None,
+        typer.Option(
+            "--connect",
+            "-c",
+            help="libvirt URI (default: qemu:///system, or the inventory's); omits guests that libvirt does not run.",
+        ),
     ] = None,
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
     """List what holds a guest back: limits, and tuning steps that it lacks, with their measured gain and the commands.
 
-    It reads the guest's definition and its host, and changes nothing. libvirt has tried each change on a copy. The
-    figures come from the newest tuning run that was measured here, else from the one committed with vmtoll; each is
-    named.
+    It reads the guest's definition and its host, and changes nothing. A guest may be one of libvirt, or of plain QEMU:
+    its definition is the command line of its process then, and what its QMP socket tells. libvirt has tried each change
+    on a copy. The figures come from the newest tuning run that was measured here, else from the one committed with
+    vmtoll; each is named.
     """
     from vmtoll.report.diagnosis import lines, summary_lines  # noqa: PLC0415 (loads the analysis)
 
@@ -70,11 +80,13 @@ def diagnose(
         raise UserError("name one guest, or give --all for every guest of the host")
     if inventory == own_inventory() and not kvm_host and (connect or not _has_kvm_hosts(inventory)):
         inventory = None  # it was not named, and the guest is on this machine
-    host, domain = _host(guest, inventory, kvm_host)
+    host, selection = _host(guest, inventory, kvm_host)
+    if connect:
+        selection = replace(selection, in_others=False)
     uri = connect or host.libvirt_uri
     where = uri if inventory is None else f"{host.name} ({uri})"
     with _Host(host, uri) as there:
-        diagnoses = [there.diagnosis(one, where, results, tell=as_json or not all_) for one in there.guests(domain)]
+        diagnoses = list(there.diagnoses(selection, where, results, tell=as_json or not all_))
     diagnoses.sort(key=_badness, reverse=True)
     if as_json:
         adapter = TypeAdapter(list[Diagnosis])
@@ -84,7 +96,7 @@ def diagnose(
         print("\n".join(summary_lines(diagnoses)))
         print("\n`vmtoll diagnose GUEST` says what to change, and what each change is worth.")
     else:
-        print("\n".join(lines(diagnoses[0], *unchanged(uri, diagnoses[0].guest))))
+        print("\n".join(lines(diagnoses[0])))
 
 
 def _has_kvm_hosts(inventory: Path | None) -> bool:
@@ -97,12 +109,21 @@ def _badness(diagnosis: Diagnosis) -> tuple[int, int]:
     return len(lacking & LIMITS), len(lacking)
 
 
-def _host(guest: str | None, inventory: Path | None, kvm_host: str | None) -> tuple[Host, str | None]:
-    """The KVM host, and libvirt's name of the guest on it; None for every guest."""
+@dataclass(frozen=True)
+class _Selection:
+    """The guests to diagnose: one by name, or all (None), among those of libvirt and among the others."""
+
+    name: str | None
+    in_libvirt: bool = True
+    in_others: bool = True
+
+
+def _host(guest: str | None, inventory: Path | None, kvm_host: str | None) -> tuple[Host, _Selection]:
+    """The KVM host, and the guests to diagnose on it."""
     if inventory is None:
         if kvm_host:
             raise UserError(f"--on {kvm_host} needs --inventory: give the inventory that contains this host")
-        return Host("localhost", "kvm_host", {"ansible_connection": "local"}), guest
+        return Host("localhost", "kvm_host", {"ansible_connection": "local"}), _Selection(guest)
     by_role = hosts_by_role(read_valid_inventory(inventory), str(inventory))
     hosts = {host.name: host for host in by_role["kvm_host"]}
     known = next((host for host in by_role["kvm_guest"] if host.name == guest), None)
@@ -113,7 +134,16 @@ def _host(guest: str | None, inventory: Path | None, kvm_host: str | None) -> tu
         raise UserError(f"{inventory}: {problem}; choose the KVM host with --on (there are: {names})")
     if name not in hosts:
         raise UserError(f"{inventory}: {unknown('KVM host', name, sorted(hosts))}")
-    return hosts[name], (known.vars.domain or guest) if known else guest
+    return hosts[name], _selection_of(known) if known else _Selection(guest)
+
+
+def _selection_of(guest: Host) -> _Selection:
+    """The selection of a guest of the inventory, by its name on its host."""
+    if guest.vars.domain:
+        return _Selection(guest.vars.domain, in_others=False)
+    if guest.vars.qmp_socket:
+        return _Selection(guest.vars.qmp_socket, in_libvirt=False)
+    return _Selection(guest.name)
 
 
 class _Host:
@@ -130,6 +160,41 @@ class _Host:
 
     def __exit__(self, *_: object) -> None:
         self.line.close()
+
+    def diagnoses(self, selection: _Selection, where: str, results: Path, *, tell: bool) -> Iterator[Diagnosis]:
+        """Diagnose the selected guests. `tell`: also the commands that change them, and what each change is worth.
+
+        Raises UserError if there is no such guest, or none.
+        """
+        others = find_guests(self.line, self.host.argv()[-1]) if selection.in_others else OtherGuests(self.line, ())
+        matching = others.named(selection.name)
+        if selection.name and len(matching) > 1:
+            pids = ", ".join(str(guest["process"]["pid"]) for guest in matching if guest["process"])
+            raise UserError(
+                f"{self.host.name}: several guests are called {selection.name}; give the PID of one ({pids})"
+            )
+        for guest in matching:
+            yield self._with_worth(others.diagnosis(guest, self.host.name), results, tell=tell)
+        if selection.in_libvirt and not (selection.name and matching):
+            for facts in self._of_libvirt(selection.name, others.guests):
+                yield self.diagnosis(facts, where, results, tell=tell)
+        elif not matching:
+            names = sorted(guest["name"] for guest in others.guests)
+            raise UserError(f"{self.host.name}: {unknown('guest', str(selection.name), names)}; is it switched on?")
+
+    def _of_libvirt(self, domain: str | None, others: Sequence[FoundGuest]) -> list[dict[str, Any]]:
+        """Facts of this guest of libvirt, or of all. If others run guests here, libvirt may be missing."""
+        try:
+            return self.guests(domain)
+        except UserError as error:
+            if not others:
+                raise
+            if domain:
+                names = sorted([*self.answer["domains"], *(guest["name"] for guest in others)])
+                raise UserError(f"{self.host.name}: {unknown('guest', domain, names)}") from error
+            if self.answer["error"] and not self.answer["error"].startswith("virsh: No such file"):
+                print(f"vmtoll: {error}", file=sys.stderr)
+            return []
 
     def guests(self, domain: str | None) -> list[dict[str, Any]]:
         """Facts of this guest, or of all, from guest_facts.py. Raises UserError without an answer or such a guest."""
@@ -148,8 +213,6 @@ class _Host:
 
     def diagnosis(self, guest: dict[str, Any], where: str, results: Path, *, tell: bool) -> Diagnosis:
         """Diagnose a guest. `tell`: also the commands that change it, and what each change is worth."""
-        from vmtoll.analysis.step_worth import tuning_runs, worth_of  # noqa: PLC0415 (loads the analysis)
-
         name, pins = guest["name"], self.answer["pins"]
         used = {cpu for other, sets in pins.items() if other != name for text in sets for cpu in cpus(text)}
         facts: Any = {**self.answer["facts"], **guest["facts"], "used": sorted(used)}
@@ -159,9 +222,21 @@ class _Host:
             return Diagnosis(name, where, guest["running"], steps, {}, ())
         refusals = self._refusals(candidates(now, steps))
         steps = tried(steps, refusals, self.uri, name)
-        lacking = list(dict.fromkeys(step.tuning for step in steps if step.state is State.LACKING))
+        save, restore = unchanged(self.uri, name)
+        diagnosis = Diagnosis(
+            name, where, guest["running"], steps, {}, (), refusals[0], save_command=save, restore_command=restore
+        )
+        return self._with_worth(diagnosis, results, tell=tell)
+
+    def _with_worth(self, diagnosis: Diagnosis, results: Path, *, tell: bool) -> Diagnosis:
+        """The diagnosis with the measured effects of the steps that the guest lacks."""
+        from vmtoll.analysis.step_worth import tuning_runs, worth_of  # noqa: PLC0415 (loads the analysis)
+
+        if not tell:
+            return diagnosis
+        lacking = list(dict.fromkeys(step.tuning for step in diagnosis.steps if step.state is State.LACKING))
         worth, runs = worth_of(lacking, tuning_runs(results, SHIPPED_RESULTS), gained)
-        return Diagnosis(name, where, guest["running"], steps, worth, runs, refusals[0])
+        return replace(diagnosis, worth=worth, runs=runs)
 
     def _refusals(self, definitions: Sequence[str]) -> list[str]:
         """For each definition, why libvirt refuses it; empty if it does not."""

@@ -128,7 +128,7 @@ def _pairs(name: str, text: str) -> Iterator[tuple[str, str]]:
             yield _FIRST_KEYS[name], part
         elif part.startswith("no") and name in ("chardev", "qmp"):
             yield part[2:], "off"
-        elif part[:1] in "+-":
+        elif part.startswith(("+", "-")):
             yield part[1:], "on" if part[0] == "+" else "off"
         elif part:
             yield part, "on"

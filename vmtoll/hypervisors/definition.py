@@ -184,14 +184,19 @@ def live_of(process: Mapping[str, Any], online: Sequence[int], answers: Mapping[
     `online`: CPUs of the host. A thread that may use all of them is not pinned.
     """
     threads = {thread["tid"]: thread for thread in process.get("threads", ())}
-    numbers = {cpu["thread-id"]: cpu["cpu-index"] for cpu in answers.get("query-cpus-fast") or ()}
-    numbers = numbers or dict(_by_names(threads.values()))
-    pins = {number: _pinned(threads[tid], online) for tid, number in numbers.items() if tid in threads}
-    others = [thread for tid, thread in threads.items() if tid == process.get("pid") and tid not in numbers]
+    numbers = threads_of(process, answers)
+    pins = {number: _pinned(threads[tid], online) for number, tid in numbers.items() if tid in threads}
+    others = [thread for tid, thread in threads.items() if tid == process.get("pid")]
     emulator = _pinned(others[0], online) if others else []
     blocks = dict(_blocks(answers.get("query-block") or ()))
     kvm = (answers.get("query-kvm") or {}).get("enabled", process.get("kvm"))
     return Live(kvm, {n: cpus for n, cpus in pins.items() if cpus}, emulator, blocks)
+
+
+def threads_of(process: Mapping[str, Any], answers: Mapping[str, Any]) -> dict[int, int]:
+    """Number of each virtual CPU → its thread ID, from QEMU's monitor, else from the threads' names."""
+    thread_by_number = {cpu["cpu-index"]: cpu["thread-id"] for cpu in answers.get("query-cpus-fast") or ()}
+    return thread_by_number or {number: tid for tid, number in _by_names(process.get("threads", ()))}
 
 
 def _by_names(threads: Any) -> Iterator[tuple[int, int]]:

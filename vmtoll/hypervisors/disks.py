@@ -45,6 +45,7 @@ def disks(line: CommandLine, live: Mapping[str, Mapping[str, bool]]) -> Iterator
     """Yield each disk, but no CD and no floppy. `live`: a drive's cache in the running process."""
     drives = {each.get("id"): each for each in line.all("drive") if each.get("id")}
     nodes = {each.get("node-name"): each for each in line.all("blockdev")}
+    limits = dict(_throttle_groups(line))
     used = set()
     for device in line.all("device"):
         name = device.get("drive")
@@ -53,13 +54,13 @@ def disks(line: CommandLine, live: Mapping[str, Mapping[str, bool]]) -> Iterator
         drive = drives.get(name) or nodes.get(name)
         used.add(name)
         if bus and drive and not kind.endswith("-cd") and drive.get("media") != "cdrom":
-            yield _disk(name, bus, [drive, *_below(drive, nodes)], device, live)
+            yield _disk(name, bus, [drive, *_below(drive, nodes)], device, live, limits)
     number = 0
     for each in line.all("drive", *_LETTERS):
         bus = _LETTERS.get(each.name) or each.get("if", default="ide")
         if each.get("id") in used or each.get("media") == "cdrom" or bus in _NO_DISKS:
             continue
-        yield _disk(each.get("id") or f"{bus}{number}", bus, [each], None, live)
+        yield _disk(each.get("id") or f"{bus}{number}", bus, [each], None, live, limits)
         number += 1
 
 
@@ -73,7 +74,12 @@ def _below(node: Option, nodes: Mapping[str, Option]) -> Iterator[Option]:
 
 
 def _disk(
-    name: str, bus: str, drives: list[Option], device: Option | None, live: Mapping[str, Mapping[str, bool]]
+    name: str,
+    bus: str,
+    drives: list[Option],
+    device: Option | None,
+    live: Mapping[str, Mapping[str, bool]],
+    limits: Mapping[str, Mapping[str, str]],
 ) -> Disk:
     path = next((found for each in drives for key in _FILES if (found := each.get(key))), "")
     element = ET.Element("disk", type=_kind(path, drives), device="disk")
@@ -83,17 +89,33 @@ def _disk(
     add(element, "driver", name="qemu", type=_format(drives), cache=cache, **switches)
     add(element, "source", file=path)
     add(element, "target", dev=name, bus=bus)
-    rates = {_RATES[key.removeprefix("throttling.")]: value for each in drives for key, value in each.values.items()
-             if key.removeprefix("throttling.") in _RATES}  # fmt: skip
+    rates = {key: value for each in drives for key, value in _rates(each, "throttling.").items()}
+    for each in drives:
+        rates |= limits.get(each.get("throttle-group"), {})
     if rates:
         tune = add(element, "iotune")
         for rate, value in rates.items():
             add(tune, rate, value)
-    if groups := [each.get("throttle-group") for each in drives if each.get("throttle-group")]:
-        filters = add(element, "throttlefilters")
-        for group in groups:
-            add(filters, "throttlefilter", group=group)
     return Disk(name, element, (*drives, *([device] if device else [])))
+
+
+def _rates(option: Option, *prefixes: str) -> dict[str, str]:
+    """The rates that an option sets, by libvirt's names."""
+    names = {_without(key, *prefixes): value for key, value in option.values.items() if value != "0"}
+    return {_RATES[name]: value for name, value in names.items() if name in _RATES}
+
+
+def _without(key: str, *prefixes: str) -> str:
+    for prefix in prefixes:
+        key = key.removeprefix(prefix)
+    return key
+
+
+def _throttle_groups(line: CommandLine) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield each throttle group with its rates, which may be none."""
+    for each in line.all("object"):
+        if each.get("qom-type") == "throttle-group":
+            yield each.get("id"), _rates(each, "limits.", "x-")
 
 
 _FILES = ("filename", "file.filename", "file.file.filename", "file", "path")
@@ -109,7 +131,12 @@ def _kind(path: str, drives: list[Option]) -> str:
 
 
 def _format(drives: list[Option]) -> str:
-    return drives[0].get("format", default=drives[0].get("driver", default="raw"))
+    names = [each.get(key) for each in drives for key in ("format", "driver", "file.driver")]
+    return next((name for name in names if name and name != "throttle"), "raw")
+
+
+# Prefixes of the cache switches of a node and of the nodes in it.
+_LEVELS = ("cache.", "file.cache.", "file.file.cache.")
 
 
 def _cache(drives: list[Option], device: Option | None, live: Mapping[str, bool]) -> str:
@@ -119,7 +146,7 @@ def _cache(drives: list[Option], device: Option | None, live: Mapping[str, bool]
     """
     if mode := drives[0].get("cache"):
         return mode if mode != "off" else "none"
-    switches = {name: any(each.is_on(f"{prefix}{name}") for each in drives for prefix in ("cache.", "file.cache."))
+    switches = {name: any(each.is_on(f"{prefix}{name}") for each in drives for prefix in _LEVELS)
                 for name in ("direct", "no-flush")}  # fmt: skip
     through = drives[0].is_off("cache.writeback") or (device is not None and device.is_off("write-cache"))
     return _mode({**switches, **live, "writeback": not through})

@@ -63,7 +63,10 @@ class Step:
     of the whole guest; `current`: what the definition has; `changes`: the edits that take the step, empty where no edit
     can; `xml`: the elements that the edits set; `apply`: the command that makes the edits; `host`: what the host must
     have or shows, by name. `refused`: why libvirt refuses the changes; `changes` is empty then. `pending`: the guest
-    gets the step at its next start.
+    gets the step at its next start. `undo`: the command that takes back what `apply` does.
+
+    For a guest that libvirt does not run, `changes` and `xml` are empty. `options`: options of QEMU's command line that
+    take the step; `instead`: the options that they replace, if any.
     """
 
     tuning: Tuning
@@ -76,6 +79,9 @@ class Step:
     apply: str = ""
     refused: str = ""
     pending: bool = False
+    undo: str = ""
+    options: str = ""
+    instead: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,10 +113,23 @@ class TuningRun:
 
 
 @dataclass(frozen=True)
+class Thread:
+    """A thread of a guest's process: seconds on a CPU, and waiting for one, since it began."""
+
+    tid: int
+    name: str
+    cpu_s: float
+    wait_s: float
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     """A guest's steps and, for each step that it lacks, the measured effect. `where`: its host, or the libvirt URI.
 
-    `refused`: why libvirt refuses the definition as it is; vmtoll cannot check any change then.
+    `refused`: why libvirt refuses the definition as it is; vmtoll cannot check any change then. `kind`: what runs
+    the guest (libvirt, qemu, proxmox, process). `save_command`, `restore_command`: save its definition and restore it.
+    `monitor`: why QEMU's monitor did not answer; then its command line alone was read. `threads`: of its process, where
+    libvirt does not run it.
     """
 
     guest: str
@@ -120,3 +139,8 @@ class Diagnosis:
     worth: Mapping[Tuning, tuple[Worth, ...]]
     runs: tuple[TuningRun, ...]
     refused: str = ""
+    kind: str = "libvirt"
+    save_command: str = ""
+    restore_command: str = ""
+    monitor: str = ""
+    threads: tuple[Thread, ...] = ()

@@ -10,10 +10,8 @@ from vmtoll.report.words import KVM_HARDWARE
 from vmtoll.report.words import diagnosis as words
 
 
-def lines(diagnosis: Diagnosis, save_command: str, restore_command: str) -> Iterator[str]:
-    """The lines for one guest. `save_command`, `restore_command`: the commands that save the guest's definition and
-    restore it.
-    """
+def lines(diagnosis: Diagnosis) -> Iterator[str]:
+    """The lines for one guest: findings, each with its worth and its change; then how to restore the definition."""
     steps = diagnosis.steps
     lacking = [step for step in steps if step.state is State.LACKING]
     yield f"{diagnosis.guest} on {diagnosis.where}: {words.counts_text(steps)}"
@@ -31,11 +29,14 @@ def lines(diagnosis: Diagnosis, save_command: str, restore_command: str) -> Iter
         if listed:
             yield ""
             yield f"{title}: {'; '.join(listed)}"
-    if any(step.apply for step in lacking):
+    if diagnosis.monitor:
         yield ""
-        yield f"Save the definition first: `{save_command}`"
-        yield f"Restore it: `{restore_command}`"
-        yield "A change takes effect when the guest starts again. virt-xml is in Debian's package virtinst."
+        yield words.monitor_text(diagnosis)
+    if diagnosis.save_command and any(step.apply or step.options for step in lacking):
+        yield ""
+        yield f"Save the definition first: `{diagnosis.save_command}`"
+        yield f"Restore it: `{diagnosis.restore_command}`"
+        yield words.EFFECTS[diagnosis.kind]
     for run in diagnosis.runs:
         yield ""
         yield from _run(run)
@@ -65,9 +66,18 @@ def _change(step: Step, *, refusal_shown: bool) -> Iterator[str]:
     if step.xml:
         yield "   Change:"
         yield indent(step.xml, "     ")
+    if step.options:
+        yield f"   Options of QEMU{'' if step.instead else ', in addition'}:"
+        yield f"     {step.options}"
+    if step.instead:
+        yield "   Instead of:"
+        yield f"     {step.instead}"
     if step.apply:
         yield "   Apply:"
         yield f"     {step.apply}"
+    if step.undo:
+        yield "   Undo:"
+        yield f"     {step.undo}"
     if text := "" if refusal_shown and step.refused else words.condition_text(step):
         yield f"   {text}"
 

@@ -1,7 +1,7 @@
 """Print guests' definitions and their KVM host's facts about them, as one line of JSON. Changes nothing.
 
 Runs on the host as `python3 - URI [DOMAIN]`, with kvm_host.py in the same folder: standard library only. Without DOMAIN
-it reads every guest.
+it reads every guest. As `python3 - --processes PID…` it reads what it needs no libvirt for, of these processes.
 """
 
 import json
@@ -198,5 +198,11 @@ def answer(uri: str, domain: str = "") -> "dict[str, object]":
     return {"error": "", "domains": names, "guests": guests, "facts": facts(), "pins": pins}
 
 
+def processes(pids: "list[str]") -> "dict[str, object]":
+    """`facts` of the host, and `processes`: facts of each of these."""
+    of_each = {pid: {"vhost_threads": vhost_threads(int(pid)), "groups": groups(int(pid))} for pid in pids}
+    return {"facts": facts(), "processes": of_each}
+
+
 if __name__ == "__main__":
-    print(json.dumps(answer(*sys.argv[1:3])))
+    print(json.dumps(processes(sys.argv[2:]) if sys.argv[1] == "--processes" else answer(*sys.argv[1:3])))

@@ -15,7 +15,7 @@ _GENERIC = re.compile(
 )
 # Instructions that a web server's work uses: encryption, checksums, compression, copying, searching; and those that
 # help the guest's kernel (pcid, invpcid). By Linux's names; then libvirt's, where they differ.
-_USEFUL = ("aes", "pclmulqdq", "sha_ni", "avx", "avx2", "avx512f", "vaes", "ssse3", "sse4_1", "sse4_2", "popcnt",
+USEFUL = ("aes", "pclmulqdq", "sha_ni", "avx", "avx2", "avx512f", "vaes", "ssse3", "sse4_1", "sse4_2", "popcnt",
            "bmi2", "adx", "rdrand", "erms", "fsrm", "pcid", "invpcid")  # fmt: skip
 _LIBVIRTS = {"pclmulqdq": "pclmuldq", "sha_ni": "sha-ni", "sse4_1": "sse4.1", "sse4_2": "sse4.2"}
 _POLLING = re.compile(r"(?:^|\s)idle=poll(?:\s|$)")
@@ -52,7 +52,7 @@ def _with_the_hosts_cpu(cpu: ET.Element | None, mode: str) -> Iterator[Change]:
     features = [] if cpu is None else cpu.findall("feature")
     for number, feature in reversed(list(enumerate(features, start=1))):
         name = feature.get("name", "")
-        useful = name in _USEFUL or name in _LIBVIRTS.values()
+        useful = name in USEFUL or name in _LIBVIRTS.values()
         if useful or feature.get("policy") not in ("disable", "forbid"):
             yield Change(f"./cpu/feature[{number}]")
     if cpu is not None:
@@ -64,7 +64,7 @@ def _with_the_hosts_cpu(cpu: ET.Element | None, mode: str) -> Iterator[Change]:
 
 def _missing(cpu: ET.Element | None, mode: str, facts: Facts) -> list[str]:
     """Useful instructions that the host has and the guest does not see, where both are known."""
-    useful = [flag for flag in _USEFUL if flag in facts.get("flags", ())]
+    useful = [flag for flag in USEFUL if flag in facts.get("flags", ())]
     policies = {} if cpu is None else {one.get("name"): one.get("policy", "require") for one in cpu.iterfind("feature")}
 
     def policy(flag: str) -> str:

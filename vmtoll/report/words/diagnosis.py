@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from vmtoll.model.diagnosis import LIMITS, State, Step, Tuning, Worth
+from vmtoll.model.diagnosis import LIMITS, Diagnosis, State, Step, Tuning, Worth
 from vmtoll.model.metric import Metric
 from vmtoll.model.verdict import TuningStep
 from vmtoll.report.words.terms import METRIC_LABELS, load_text, number, plural, signed
@@ -131,12 +131,14 @@ _CONDITIONS = {
 def _limit_text(step: Step) -> str:
     """A warning that the limit may be intended, and where the definition does not set it."""
     text = "The limit may be intended: ask before you remove it."
-    return text if step.changes else f"{text} The definition does not set it: see `systemctl show` of that unit."
+    changed = step.changes or step.options or step.apply
+    return text if changed else f"{text} The definition does not set it: see `systemctl show` of that unit."
 
 
 def _network_text(step: Step) -> str:
     text = "Take the bridge of the host that the guest belongs to; its address may change."
-    return text if step.changes else "The host has no bridge: make one first."
+    changed = step.changes or step.options or step.apply
+    return text if changed else "The host has no bridge: make one first."
 
 
 def _pages_text(step: Step) -> str:
@@ -151,11 +153,24 @@ def _pages_text(step: Step) -> str:
 
 def _polling_text(step: Step) -> str:
     price = "An idle guest then keeps its CPUs busy."
-    if step.xml:
+    if step.xml or step.options:
         return price
     poll = (step.host or {}).get("halt_poll_ns")
     host = "The host does not poll either (kvm.halt_poll_ns is 0). " if poll == 0 else ""
     return f"{host}Add idle=poll to the kernel command line inside the guest; no XML does. {price}"
+
+
+# When the changes take effect, by what runs the guest.
+EFFECTS = {
+    "libvirt": "A change takes effect when the guest starts again. virt-xml is in Debian's package virtinst.",
+    "qemu": "Options take effect when QEMU starts with them; each change is for the present command line. taskset "
+    "and systemctl take effect at once.",
+}
+
+
+def monitor_text(diagnosis: Diagnosis) -> str:
+    """The reason why QEMU's monitor did not answer, and what the diagnosis rests on without it."""
+    return f"Without QEMU's monitor ({diagnosis.monitor}), vmtoll read only the command line and the process."
 
 
 _CONDITION_TEXTS: Mapping[Tuning, Callable[[Step], str]] = {

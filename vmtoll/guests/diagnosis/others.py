@@ -1,0 +1,127 @@
+"""Find the guests of a host that libvirt does not run, and diagnose them."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from qemu.qmp import ExecuteError
+
+from vmtoll.agent.protocol import FoundGuest
+from vmtoll.guests import needs
+from vmtoll.guests.diagnosis import READER, diagnose
+from vmtoll.guests.diagnosis.options import PlainGuest, unchanged, with_options
+from vmtoll.hypervisors import Line, qmp
+from vmtoll.hypervisors.command_line import CommandLine, parse_command_line
+from vmtoll.hypervisors.definition import live_of, of_command_line, threads_of
+from vmtoll.hypervisors.qemu import QUERIES
+from vmtoll.model.diagnosis import Diagnosis, Step, Thread
+from vmtoll.model.errors import AgentError
+
+_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class OtherGuests:
+    """The guests of a host that libvirt does not run; `facts`: what the host shows, of all and of each process."""
+
+    line: Line
+    guests: Sequence[FoundGuest]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def named(self, name: str | None) -> list[FoundGuest]:
+        """The guests with this name, PID, socket or unit; all if it is None."""
+        return [guest for guest in self.guests if name is None or name in _names(guest)]
+
+    def diagnosis(self, guest: FoundGuest, where: str) -> Diagnosis:
+        """Diagnose a guest. Raises AgentError if its host does not answer."""
+        return _of_qemu(self, guest, where)
+
+    def used_cpus(self, asking: FoundGuest) -> list[int]:
+        """CPUs that virtual CPUs of other guests have to themselves."""
+        others = (guest["process"] for guest in self.guests if guest is not asking)
+        pins = (live_of(process, process["online"], {}).pins for process in others if process)
+        return sorted({cpu for guest_pins in pins for cpus in guest_pins.values() if len(cpus) == 1 for cpu in cpus})
+
+    def facts_of(self, guest: FoundGuest) -> dict[str, Any]:
+        """The facts that a diagnosis uses."""
+        process = guest["process"]
+        of_process = self.facts["processes"].get(str(process["pid"]), {}) if process else {}
+        return {**self.facts["facts"], **of_process, "used": self.used_cpus(guest)}
+
+
+def _names(guest: FoundGuest) -> list[str]:
+    """Names for a guest: its name, its PID, the path of its QMP socket, its unit."""
+    process = guest["process"]
+    of_process = [str(process["pid"]), *parse_command_line(process["argv"]).qmp_sockets] if process else []
+    return [guest["name"], *of_process, *filter(None, [guest["unit"], guest["unit"].removesuffix(".service")])]
+
+
+def find_guests(line: Line, python: str) -> OtherGuests:
+    """The guests of a host that libvirt does not run. `python`: the host's Python. Raises AgentError."""
+    guests: list[FoundGuest] = line.call("guests", _LIMIT_S)
+    pids = [str(guest["process"]["pid"]) for guest in guests if guest["process"]]
+    if not guests:
+        return OtherGuests(line, guests)
+    files = {path.name: path.read_text("utf-8") for path in (READER, needs.PROBE)}
+    argv = [python, READER.name, "--processes", *pids]
+    done = line.call("exec", _LIMIT_S + 15, argv=argv, limit_s=_LIMIT_S, files=files)
+    try:
+        return OtherGuests(line, guests, json.loads(done["stdout"]))
+    except ValueError:
+        last = " ".join(done["stderr"].split()[-20:]) or "no answer in time"
+        raise AgentError(f"{line.host.name}: the guests' processes could not be read: {last}") from None
+
+
+def _of_qemu(host: OtherGuests, guest: FoundGuest, where: str) -> Diagnosis:
+    process = guest["process"]
+    if process is None:
+        raise AgentError(f"{guest['name']}: it does not run, and plain QEMU stores no definition; start it")
+    line, facts = parse_command_line(process["argv"]), host.facts_of(guest)
+    answers, why = ask_monitor(host.line, line)
+    live = live_of(process, process["online"], answers)
+    definition = of_command_line(line, guest["name"], live)
+    facts["model_flags"] = model_flags(answers)
+    steps = diagnose(definition.xml, facts)  # type: ignore[arg-type]
+    plain = PlainGuest(line, definition, process, facts, threads_of(process, answers))  # type: ignore[arg-type]
+    return make_diagnosis(guest, where, with_options(steps, plain), why, unchanged(process["pid"], guest["name"]))
+
+
+def make_diagnosis(
+    guest: FoundGuest, where: str, steps: tuple[Step, ...], why: str = "", ways: tuple[str, str] = ("", "")
+) -> Diagnosis:
+    """A diagnosis with these steps. `why`: why QEMU's monitor did not answer. `ways`: the commands that save the
+    definition and restore it.
+    """
+    return Diagnosis(
+        guest["name"], where, guest["process"] is not None, steps, {}, (), kind=guest["kind"], save_command=ways[0],
+        restore_command=ways[1], monitor=why, threads=tuple(_threads(guest)),
+    )  # fmt: skip
+
+
+def _threads(guest: FoundGuest) -> Iterator[Thread]:
+    for thread in guest["process"]["threads"] if guest["process"] else ():
+        yield Thread(thread["tid"], thread["name"], thread["cpu_s"], thread["wait_s"])
+
+
+def ask_monitor(host: Line, line: CommandLine) -> tuple[dict[str, Any], str]:
+    """Answers of QEMU's monitor by query; and why there are none, else empty."""
+    sockets = line.qmp_sockets
+    if not sockets:
+        return {}, "its command line names no QMP socket"
+    try:
+        answers = qmp.ask_accepted(host.host, sockets[0], *QUERIES)
+        cpu = line.last("cpu")
+        name = cpu.get("model", default="qemu64") if cpu else "qemu64"
+        (flags,) = qmp.ask(
+            host.host, sockets[0], ("query-cpu-model-expansion", {"type": "full", "model": {"name": name}})
+        )
+        return (answers if isinstance(flags, ExecuteError) else {**answers, "model": flags}), ""
+    except AgentError as error:
+        return {}, str(error)
+
+
+def model_flags(answers: Mapping[str, Any]) -> list[str] | None:
+    """The features of the CPU model; None if QEMU did not answer with them."""
+    properties = (answers.get("model") or {}).get("model", {}).get("props")
+    return None if properties is None else [name for name, value in properties.items() if value is True]
