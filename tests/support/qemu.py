@@ -11,14 +11,14 @@ PLAIN = ("-accel", "tcg", "-display", "none", "-vga", "none", "-m", "32")
 
 
 @contextmanager
-def qemu(folder: Path, *words: str, stopped: bool = True) -> Iterator[Path]:
+def qemu(folder: Path, *words: str, stopped: bool = True, socket: str = "qmp.sock") -> Iterator[Path]:
     """The QMP socket of a QEMU that runs for as long; `stopped`: it does not begin to run the guest's code."""
-    socket = folder / "qmp.sock"
-    argv = [QEMU, *PLAIN, *words, *(["-S"] if stopped else []), "-qmp", f"unix:{socket},server=on,wait=off"]
+    path = folder / socket
+    argv = [QEMU, *PLAIN, *words, *(["-S"] if stopped else []), "-qmp", f"unix:{path},server=on,wait=off"]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         try:
-            while not socket.exists():
+            while not path.exists():
                 assert process.poll() is None, process.stderr and process.stderr.read()
-            yield socket
+            yield path
         finally:
             process.kill()

@@ -75,6 +75,8 @@ def is_paused(guest: GuestAddress) -> bool:
     if guest["kind"] == "qemu":
         state = execute(guest["socket"], "query-status")
         return isinstance(state, dict) and state["status"] == "paused"
+    if guest["kind"] == "proxmox":  # its status alone calls a paused guest running
+        return "qmpstatus: paused" in run(["qm", "status", guest["name"], "--verbose"]).splitlines()
     return virsh(guest["uri"], "domstate", guest["name"]) == "paused"
 
 
@@ -82,6 +84,8 @@ def pause_guest(guest: GuestAddress) -> None:
     """Stop a guest's CPUs. Raises RuntimeError."""
     if guest["kind"] == "qemu":
         execute(guest["socket"], "stop")
+    elif guest["kind"] == "proxmox":
+        run(["qm", "suspend", guest["name"]])
     else:
         virsh(guest["uri"], "suspend", guest["name"])
 
@@ -90,6 +94,8 @@ def resume_guest(guest: GuestAddress) -> None:
     """Resume a guest's CPUs. Raises RuntimeError."""
     if guest["kind"] == "qemu":
         execute(guest["socket"], "cont")
+    elif guest["kind"] == "proxmox":
+        run(["qm", "resume", guest["name"]])
     else:
         virsh(guest["uri"], "resume", guest["name"])
 
@@ -99,11 +105,19 @@ def virsh(uri: str, verb: str, domain: str) -> str:
 
     Resuming a running domain is no failure: another process may have resumed it since it was seen paused.
     """
-    argv = ["env", "LC_ALL=C", "virsh", "-c", uri, verb, domain]
+    return run(["virsh", "-c", uri, verb, domain], f"virsh {verb} {domain}", "already running")
+
+
+def run(argv: list[str], label: str = "", harmless_error: str = "") -> str:
+    """Return a command's output. Raises RuntimeError with its message when it fails, except for `harmless_error`.
+
+    `label`: the command's name in that message.
+    """
+    label = label or " ".join(argv)
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(["env", "LC_ALL=C", *argv], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise RuntimeError(f"virsh {verb} {domain}: {error}") from error
-    if done.returncode and "already running" not in done.stderr:
-        raise RuntimeError(f"virsh {verb} {domain}: {' '.join((done.stderr or done.stdout).split())[:300]}")
+        raise RuntimeError(f"{label}: {error}") from error
+    if done.returncode and not (harmless_error and harmless_error in done.stderr):
+        raise RuntimeError(f"{label}: {' '.join((done.stderr or done.stdout).split())[:300]}")
     return done.stdout.strip()

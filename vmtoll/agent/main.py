@@ -54,6 +54,7 @@ from vmtoll.agent.protocol import (
     DeliveryCounts,
     Facts,
     File,
+    FoundGuest,
     GuestAddress,
     Handshake,
     KernelTls,
@@ -87,7 +88,7 @@ class Agent:
         self.servers_lock = threading.Lock()
         self.qemu: dict[str, tuple[str, str]] = {}
         self.op_exec, self.op_interrupt, self.op_kill = self.commands.run, self.commands.interrupt, self.commands.kill
-        self.op_drop_caches, self.op_guests = drop_caches, guests
+        self.op_drop_caches = drop_caches
         self.domains = Domains()
         self.op_pause, self.op_resume = self.domains.pause, self.domains.resume
         self.op_resume_left = self.domains.resume_left
@@ -300,14 +301,18 @@ class Agent:
 
     def op_process(self, guest: GuestAddress) -> Process | None:
         """A guest's process and its threads; None if it does not run."""
-        pid = pid_of(guest)
+        pid = pid_of(guest, self.root)
         return process(pid) if pid else None
+
+    def op_guests(self) -> list[FoundGuest]:
+        """Return every guest of this machine that libvirt does not run."""
+        return guests(self.root)
 
     def process_of(self, name: str, guest: GuestAddress | None = None) -> str:
         """PID of a guest's process, by default of libvirt's domain. Raises RuntimeError when there is none."""
         pid, start_ticks = self.qemu.get(name, ("", ""))
         if not pid or stat_fields(pid)[19:20] != [start_ticks]:
-            pid = pid_of(guest or {"kind": "libvirt", "name": name}) or ""
+            pid = pid_of(guest or {"kind": "libvirt", "name": name}, self.root) or ""
             self.qemu[name] = (pid, "".join(stat_fields(pid)[19:20]))
         if not pid:
             sought = "process of the guest" if guest else "QEMU process of the domain"

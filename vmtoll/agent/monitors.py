@@ -12,13 +12,25 @@ from vmtoll.agent.machine import all_pids, qemu_pid, read
 from vmtoll.agent.protocol import FoundGuest, GuestAddress, Process, Thread
 
 _LIMIT_S = 20.0
+# Folders of Proxmox VE, below the root: configurations by VMID; PID files and sockets of running guests.
+CONFIGS, RUNNING = "etc/pve/qemu-server", "var/run/qemu-server"
 
 
-def pid_of(guest: GuestAddress) -> str | None:
-    """PID of a guest's process; None if it does not run."""
+def pid_of(guest: GuestAddress, root: Path = Path("/")) -> str | None:
+    """PID of a guest's process; None if it does not run. `root`: the folder that contains etc and var."""
     if guest["kind"] == "libvirt":
         return qemu_pid(guest["name"])
+    if guest["kind"] == "proxmox":
+        return _proxmox_pid(guest["name"], root)
     return next((pid for pid in all_pids() if _listens_on(pid, guest["socket"])), None)
+
+
+def _proxmox_pid(vmid: str, root: Path) -> str | None:
+    """PID that Proxmox recorded, unless another process has that PID by now."""
+    pid = read(str(root / RUNNING / f"{vmid}.pid"))
+    words = read(f"/proc/{pid}/cmdline").split("\0") if pid.isdigit() else [""]
+    is_named = any(f"/qemu-server/{vmid}." in word for word in words)
+    return pid if is_qemu(words[0]) and is_named else None
 
 
 def _listens_on(pid: str, path: str) -> bool:
@@ -60,14 +72,22 @@ def cpu_list(text: str) -> list[int]:
     return [cpu for part in ranges for cpu in range(int(part[0]), int(part[-1]) + 1)]
 
 
-def guests() -> list[FoundGuest]:
-    """Every guest of this machine that libvirt does not run."""
-    listed: list[FoundGuest] = []
-    for pid in sorted(all_pids(), key=int):
+def guests(root: Path = Path("/")) -> list[FoundGuest]:
+    """Return every guest of this machine that libvirt does not run; of Proxmox VE also those that are off."""
+    listed = [_proxmox_guest(file, root) for file in sorted((root / CONFIGS).glob("*.conf"))]
+    known_pids = {str(guest["process"]["pid"]) for guest in listed if guest["process"]}
+    for pid in sorted(set(all_pids()) - known_pids, key=int):
         words = read(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
         if is_qemu(words[0]) and not is_libvirts(words):
             listed.append(_process_guest("qemu", name_of(words) or pid, pid, words))
     return listed
+
+
+def _proxmox_guest(file: Path, root: Path) -> FoundGuest:
+    pid = _proxmox_pid(file.stem, root)
+    config, unit = read(str(file)), unit_of(pid) if pid else ""
+    return {"kind": "proxmox", "name": file.stem, "program": "kvm", "unit": unit, "config": config,
+            "process": process(pid) if pid else None}  # fmt: skip
 
 
 def _process_guest(kind: str, name: str, pid: str, words: list[str]) -> FoundGuest:

@@ -24,8 +24,9 @@ class Hypervisor(TypedDict):
 
 
 class GuestAddress(TypedDict, total=False):
-    """How a host finds a guest. `kind`: what runs it (libvirt, qemu); `name`: its name there; `uri`: libvirt's;
-    `socket`: path of QEMU's QMP socket; `unit`: of systemd; `vcpus`: the threads of its virtual CPUs, where known.
+    """How a host finds a guest. `kind`: what runs it (libvirt, qemu, proxmox); `name`: its name there; `uri`:
+    libvirt's; `socket`: path of QEMU's QMP socket; `unit`: of systemd; `vcpus`: the threads of its virtual CPUs, where
+    known.
     """
 
     kind: str

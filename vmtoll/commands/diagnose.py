@@ -19,7 +19,7 @@ from vmtoll.guests import diagnosis as domains
 from vmtoll.guests import needs
 from vmtoll.guests.diagnosis.apply import candidates, tried, unchanged
 from vmtoll.guests.diagnosis.definition import cpus
-from vmtoll.guests.diagnosis.others import OtherGuests, find_guests
+from vmtoll.guests.diagnosis.others import OtherGuests, find_guests, number_of
 from vmtoll.guests.steps import gained
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.diagnosis import LIMITS, Diagnosis, State
@@ -36,6 +36,7 @@ _LIMIT_S = 60.0
 describe(
     "diagnose",
     "vmtoll diagnose web1",
+    "vmtoll diagnose 101",
     "vmtoll diagnose --all",
     "vmtoll diagnose web1 --inventory hosts.yml --on kvm1 --json",
 )
@@ -44,7 +45,7 @@ describe(
 def diagnose(
     guest: Annotated[
         str | None,
-        typer.Argument(help="Name of the guest: libvirt's, QEMU's, or the inventory's.", autocompletion=values.hosts),
+        typer.Argument(help="Name of the guest in libvirt, QEMU, Proxmox (or its VMID) or the inventory.", autocompletion=values.hosts),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every guest of the host, a line each, the worst first.")] = False,
     inventory: InventoryOption = None,
@@ -69,10 +70,10 @@ def diagnose(
 ) -> None:
     """List what holds a guest back: limits, and tuning steps that it lacks, with their measured gain and the commands.
 
-    It reads the guest's definition and its host, and changes nothing. A guest may be one of libvirt, or of plain QEMU:
-    its definition is the command line of its process then, and what its QMP socket tells. libvirt has tried each change
-    on a copy. The figures come from the newest tuning run that was measured here, else from the one committed with
-    vmtoll; each is named.
+    It reads the guest's definition and its host, and changes nothing. A guest may be libvirt's, Proxmox VE's (by its
+    VMID or its name), or plain QEMU's (by its name or its PID). QEMU's monitor is asked as well. libvirt has tried each
+    change on a copy. The figures come from the newest tuning run that was measured here, else from the one committed
+    with vmtoll; each is named.
     """
     from vmtoll.report.diagnosis import lines, summary_lines  # noqa: PLC0415 (loads the analysis)
 
@@ -141,8 +142,8 @@ def _selection_of(guest: Host) -> _Selection:
     """The selection of a guest of the inventory, by its name on its host."""
     if guest.vars.domain:
         return _Selection(guest.vars.domain, in_others=False)
-    if guest.vars.qmp_socket:
-        return _Selection(guest.vars.qmp_socket, in_libvirt=False)
+    if name := guest.vars.qmp_socket or guest.guest_name:
+        return _Selection(name, in_libvirt=False)
     return _Selection(guest.name)
 
 
@@ -169,12 +170,12 @@ class _Host:
         others = find_guests(self.line, self.host.argv()[-1]) if selection.in_others else OtherGuests(self.line, ())
         matching = others.named(selection.name)
         if selection.name and len(matching) > 1:
-            pids = ", ".join(str(guest["process"]["pid"]) for guest in matching if guest["process"])
+            numbers = ", ".join(number_of(guest) for guest in matching)
             raise UserError(
-                f"{self.host.name}: several guests are called {selection.name}; give the PID of one ({pids})"
+                f"{self.host.name}: several guests are called {selection.name}; give one by number ({numbers})"
             )
-        for guest in matching:
-            yield self._with_worth(others.diagnosis(guest, self.host.name), results, tell=tell)
+        for diagnosis in others.diagnoses(matching, self.host.name):
+            yield self._with_worth(diagnosis, results, tell=tell)
         if selection.in_libvirt and not (selection.name and matching):
             for facts in self._of_libvirt(selection.name, others.guests):
                 yield self.diagnosis(facts, where, results, tell=tell)

@@ -5,6 +5,7 @@
 
 from vmtoll.hypervisors.base import Guest, Line
 from vmtoll.hypervisors.libvirt import LibvirtGuest
+from vmtoll.hypervisors.proxmox import ProxmoxGuest
 from vmtoll.hypervisors.qemu import QemuGuest
 from vmtoll.model.errors import AgentError
 from vmtoll.model.inventory import Host
@@ -16,6 +17,10 @@ def of(guest: Host, host: Line) -> Guest:
     """The adapter for a guest. Raises AgentError if no variable of the inventory names the guest on its host."""
     if guest.vars.domain:
         return LibvirtGuest(guest, host)
+    if guest.vars.vmid is not None:
+        return ProxmoxGuest(guest, host)
     if guest.vars.qmp_socket:
         return QemuGuest(guest, host)
-    raise AgentError(f"{guest.name}: no variable names it on {host.host.name}; set vmtoll_domain or vmtoll_qmp_socket")
+    raise AgentError(
+        f"{guest.name}: no variable names it on {host.host.name}; set vmtoll_domain, vmtoll_vmid or vmtoll_qmp_socket"
+    )

@@ -158,9 +158,13 @@ def set_cpu(domain: ET.Element, cpu_option: Mapping[str, str], line: CommandLine
 
 
 def _clock(domain: ET.Element, line: CommandLine) -> None:
-    asked = line.last("cpu")
-    hpet = line.has("no-hpet") or line.merged("machine").is_off("hpet")
-    set_clock(domain, hpet=not hpet, kvmclock=not (asked and asked.is_off("kvmclock")))
+    cpu_option = line.last("cpu")
+    set_clock(domain, hpet=has_hpet(line), kvmclock=not (cpu_option and cpu_option.is_off("kvmclock")))
+
+
+def has_hpet(line: CommandLine) -> bool:
+    """Return whether the guest of a command line has an HPET."""
+    return not line.has("no-hpet") and not line.merged("machine").is_off("hpet")
 
 
 def set_clock(domain: ET.Element, *, hpet: bool, kvmclock: bool) -> None:

@@ -60,10 +60,11 @@ def ask_one(host: Host, path: str, command: str, **arguments: Any) -> Any:
     return answer
 
 
-def ask_accepted(host: Host, path: str, *commands: str) -> dict[str, Any]:
+def ask_accepted(host: Host, path: str, *commands: str | Command) -> dict[str, Any]:
     """Execute commands; return the results of those that QEMU accepts. Raises AgentError when it does not answer."""
-    answers = zip(commands, ask(host, path, *commands), strict=True)
-    return {command: answer for command, answer in answers if not isinstance(answer, ExecuteError)}
+    names = [command if isinstance(command, str) else command[0] for command in commands]
+    answers = zip(names, ask(host, path, *commands), strict=True)
+    return {name: answer for name, answer in answers if not isinstance(answer, ExecuteError)}
 
 
 async def _ask(host: Host, path: str, commands: Sequence[Command]) -> list[Any]:

@@ -129,7 +129,7 @@ class Diagnosis:
     `refused`: why libvirt refuses the definition as it is; vmtoll cannot check any change then. `kind`: what runs
     the guest (libvirt, qemu, proxmox, process). `save_command`, `restore_command`: save its definition and restore it.
     `monitor`: why QEMU's monitor did not answer; then its command line alone was read. `threads`: of its process, where
-    libvirt does not run it.
+    libvirt does not run it. `title`: the name that a guest has beside its number.
     """
 
     guest: str
@@ -144,3 +144,4 @@ class Diagnosis:
     restore_command: str = ""
     monitor: str = ""
     threads: tuple[Thread, ...] = ()
+    title: str = ""

@@ -260,6 +260,7 @@ class HostVars(GuestVariables):
         None, "client, SUT", "inventory name of the machine whose kernel a container shares"
     )
     domain: str | None = _variable(None, "guest", "libvirt's name for it")
+    vmid: int | None = _variable(None, "guest", "Proxmox VE's number for it (VMID)", ge=100, le=999_999_999)
     qmp_socket: str | None = _variable(
         None,
         "guest",
@@ -323,7 +324,7 @@ class HostVars(GuestVariables):
 
 
 # Variables that say what a guest is on its host: one of them is set.
-GUEST_NAMES = ("domain", "qmp_socket")
+GUEST_NAMES = ("domain", "vmid", "qmp_socket")
 
 
 @dataclass(frozen=True)
@@ -375,6 +376,8 @@ class Host:
     @property
     def guest_name(self) -> str | None:
         """Name of a guest on its host; None where the inventory does not give it."""
+        if self.vars.vmid is not None:
+            return str(self.vars.vmid)
         return self.vars.domain or (self.name if self.vars.qmp_socket else None)
 
     @property

@@ -14,7 +14,7 @@ def lines(diagnosis: Diagnosis) -> Iterator[str]:
     """The lines for one guest: findings, each with its worth and its change; then how to restore the definition."""
     steps = diagnosis.steps
     lacking = [step for step in steps if step.state is State.LACKING]
-    yield f"{diagnosis.guest} on {diagnosis.where}: {words.counts_text(steps)}"
+    yield f"{words.name_of(diagnosis)} on {diagnosis.where}: {words.counts_text(steps)}"
     for number, step in enumerate(lacking, start=1):
         yield ""
         yield f"{number}. {words.lacking_text(step)}"
@@ -44,11 +44,12 @@ def lines(diagnosis: Diagnosis) -> Iterator[str]:
 
 def summary_lines(diagnoses: Sequence[Diagnosis]) -> Iterator[str]:
     """A line for each guest, in the given order."""
-    width = max((len(diagnosis.guest) for diagnosis in diagnoses), default=0)
+    width = max((len(words.name_of(diagnosis)) for diagnosis in diagnoses), default=0)
     for diagnosis in diagnoses:
         lacking = dict.fromkeys(step.tuning for step in diagnosis.steps if step.state is State.LACKING)
         names = ", ".join(tuning.value for tuning in lacking) or "nothing"
-        yield f"{diagnosis.guest:{width}}  {'' if diagnosis.running else '(off) '}lacks {len(lacking)}: {names}"
+        off = "" if diagnosis.running else "(off) "
+        yield f"{words.name_of(diagnosis):{width}}  {off}lacks {len(lacking)}: {names}"
 
 
 def _worth(results: tuple[Worth, ...]) -> Iterator[str]:

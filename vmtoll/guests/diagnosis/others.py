@@ -2,23 +2,25 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from typing import Any
-
-from qemu.qmp import ExecuteError
 
 from vmtoll.agent.protocol import FoundGuest
 from vmtoll.guests import needs
-from vmtoll.guests.diagnosis import READER, diagnose
+from vmtoll.guests.diagnosis import READER, diagnose, qm
 from vmtoll.guests.diagnosis.options import PlainGuest, unchanged, with_options
 from vmtoll.hypervisors import Line, qmp
+from vmtoll.hypervisors import proxmox_config as config
 from vmtoll.hypervisors.command_line import CommandLine, parse_command_line
-from vmtoll.hypervisors.definition import live_of, of_command_line, threads_of
+from vmtoll.hypervisors.definition import Live, has_hpet, live_of, of_command_line, threads_of
 from vmtoll.hypervisors.qemu import QUERIES
-from vmtoll.model.diagnosis import Diagnosis, Step, Thread
+from vmtoll.model.diagnosis import Diagnosis, State, Step, Thread, Tuning
 from vmtoll.model.errors import AgentError
 
 _LIMIT_S = 60.0
+_AT_ONCE = 8
+_MODEL = "query-cpu-model-expansion"
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,12 @@ class OtherGuests:
 
     def diagnosis(self, guest: FoundGuest, where: str) -> Diagnosis:
         """Diagnose a guest. Raises AgentError if its host does not answer."""
-        return _of_qemu(self, guest, where)
+        return _of_proxmox(self, guest, where) if guest["kind"] == "proxmox" else _of_qemu(self, guest, where)
+
+    def diagnoses(self, guests: Sequence[FoundGuest], where: str) -> list[Diagnosis]:
+        """Of each of these guests."""
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return list(pool.map(lambda guest: self.diagnosis(guest, where), guests))
 
     def used_cpus(self, asking: FoundGuest) -> list[int]:
         """CPUs that virtual CPUs of other guests have to themselves."""
@@ -54,12 +61,20 @@ def _names(guest: FoundGuest) -> list[str]:
     """Names for a guest: its name, its PID, the path of its QMP socket, its unit."""
     process = guest["process"]
     of_process = [str(process["pid"]), *parse_command_line(process["argv"]).qmp_sockets] if process else []
-    return [guest["name"], *of_process, *filter(None, [guest["unit"], guest["unit"].removesuffix(".service")])]
+    called = [config.parse_config("", guest["config"]).name] if guest["config"] else []
+    return [guest["name"], *called, *of_process, *filter(None, [guest["unit"], guest["unit"].removesuffix(".service")])]
+
+
+def number_of(guest: FoundGuest) -> str:
+    """The VMID of a guest of Proxmox VE, the PID of any other guest."""
+    process = guest["process"]
+    return guest["name"] if guest["kind"] == "proxmox" or process is None else str(process["pid"])
 
 
 def find_guests(line: Line, python: str) -> OtherGuests:
     """The guests of a host that libvirt does not run. `python`: the host's Python. Raises AgentError."""
-    guests: list[FoundGuest] = line.call("guests", _LIMIT_S)
+    listed: list[FoundGuest] = line.call("guests", _LIMIT_S)
+    guests = [guest for guest in listed if not config.parse_config("", guest["config"]).is_template]
     pids = [str(guest["process"]["pid"]) for guest in guests if guest["process"]]
     if not guests:
         return OtherGuests(line, guests)
@@ -87,6 +102,26 @@ def _of_qemu(host: OtherGuests, guest: FoundGuest, where: str) -> Diagnosis:
     return make_diagnosis(guest, where, with_options(steps, plain), why, unchanged(process["pid"], guest["name"]))
 
 
+def _of_proxmox(host: OtherGuests, guest: FoundGuest, where: str) -> Diagnosis:
+    """Diagnose by the configuration, and by the process if the guest runs."""
+    parameters, process, facts = (
+        config.parse_config(guest["name"], guest["config"]),
+        guest["process"],
+        host.facts_of(guest),
+    )
+    line = parse_command_line(process["argv"]) if process else None
+    answers, why = ask_monitor(host.line, line) if line else ({}, "")
+    live = live_of(process, process["online"], answers) if process else Live()
+    hpet = has_hpet(line) if line else config.has_hpet(parameters)
+    flags = config.model_flags(parameters)  # None for a model of QEMU, which knows its flags
+    facts["model_flags"] = model_flags(answers) if flags is None else flags
+    steps = diagnose(config.definition(parameters, live, hpet=hpet is not False).xml, facts)  # type: ignore[arg-type]
+    if hpet is None:
+        steps = tuple(replace(step, state=State.UNKNOWN) if step.tuning is Tuning.TIMERS else step for step in steps)
+    changed = qm.with_commands(steps, parameters, facts)  # type: ignore[arg-type]
+    return replace(make_diagnosis(guest, where, changed, why, qm.unchanged(guest["name"])), title=parameters.name)
+
+
 def make_diagnosis(
     guest: FoundGuest, where: str, steps: tuple[Step, ...], why: str = "", ways: tuple[str, str] = ("", "")
 ) -> Diagnosis:
@@ -109,19 +144,15 @@ def ask_monitor(host: Line, line: CommandLine) -> tuple[dict[str, Any], str]:
     sockets = line.qmp_sockets
     if not sockets:
         return {}, "its command line names no QMP socket"
+    cpu = line.last("cpu")
+    model = {"name": cpu.get("model", default="qemu64") if cpu else "qemu64"}
     try:
-        answers = qmp.ask_accepted(host.host, sockets[0], *QUERIES)
-        cpu = line.last("cpu")
-        name = cpu.get("model", default="qemu64") if cpu else "qemu64"
-        (flags,) = qmp.ask(
-            host.host, sockets[0], ("query-cpu-model-expansion", {"type": "full", "model": {"name": name}})
-        )
-        return (answers if isinstance(flags, ExecuteError) else {**answers, "model": flags}), ""
+        return qmp.ask_accepted(host.host, sockets[0], *QUERIES, (_MODEL, {"type": "full", "model": model})), ""
     except AgentError as error:
         return {}, str(error)
 
 
 def model_flags(answers: Mapping[str, Any]) -> list[str] | None:
     """The features of the CPU model; None if QEMU did not answer with them."""
-    properties = (answers.get("model") or {}).get("model", {}).get("props")
+    properties = (answers.get(_MODEL) or {}).get("model", {}).get("props")
     return None if properties is None else [name for name, value in properties.items() if value is True]

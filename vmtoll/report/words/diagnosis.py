@@ -76,6 +76,8 @@ def lacking_text(step: Step) -> str:
 def unknown_text(step: Step) -> str:
     """The reason why neither the definition nor the host shows a step."""
     device = f" ({step.device})" if step.device else ""
+    if step.tuning is Tuning.TIMERS:
+        return "HPET: the guest is off, and the version of QEMU that starts it decides"
     if step.tuning is Tuning.VHOST:
         return f"vhost{device}: the definition leaves it to libvirt, and the guest is off; the host has vhost"
     poll = (step.host or {}).get("halt_poll_ns")
@@ -162,10 +164,17 @@ def _polling_text(step: Step) -> str:
 
 # When the changes take effect, by what runs the guest.
 EFFECTS = {
+    "proxmox": "Most changes take effect when the guest starts again (`qm shutdown`, `qm start`); a reboot inside the "
+    "guest does not do.",
     "libvirt": "A change takes effect when the guest starts again. virt-xml is in Debian's package virtinst.",
     "qemu": "Options take effect when QEMU starts with them; each change is for the present command line. taskset "
     "and systemctl take effect at once.",
 }
+
+
+def name_of(diagnosis: Diagnosis) -> str:
+    """`101 (web)`, or the name alone."""
+    return f"{diagnosis.guest} ({diagnosis.title})" if diagnosis.title else diagnosis.guest
 
 
 def monitor_text(diagnosis: Diagnosis) -> str:
