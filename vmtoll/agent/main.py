@@ -304,6 +304,10 @@ class Agent:
         pid = pid_of(guest, self.root)
         return process(pid) if pid else None
 
+    def op_process_of(self, pid: int) -> Process:
+        """Read a process and its threads."""
+        return process(str(pid))
+
     def op_guests(self) -> list[FoundGuest]:
         """Return every guest of this machine that libvirt does not run."""
         return guests(self.root)

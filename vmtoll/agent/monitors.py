@@ -6,12 +6,16 @@ import json
 import os
 import re
 import socket
+import time
 from pathlib import Path
 
-from vmtoll.agent.machine import all_pids, qemu_pid, read
+from vmtoll.agent.machine import all_pids, output_of, qemu_pid, read
 from vmtoll.agent.protocol import FoundGuest, GuestAddress, Process, Thread
 
 _LIMIT_S = 20.0
+# Programs of virtual machine monitors other than QEMU. Others are recognized by their virtual machine of KVM.
+MONITORS = frozenset({"cloud-hypervisor", "firecracker", "crosvm", "lkvm", "dragonball", "stratovirt"})
+KVM = Path("/dev/kvm")
 # Folders of Proxmox VE, below the root: configurations by VMID; PID files and sockets of running guests.
 CONFIGS, RUNNING = "etc/pve/qemu-server", "var/run/qemu-server"
 
@@ -22,7 +26,18 @@ def pid_of(guest: GuestAddress, root: Path = Path("/")) -> str | None:
         return qemu_pid(guest["name"])
     if guest["kind"] == "proxmox":
         return _proxmox_pid(guest["name"], root)
+    if guest["kind"] == "process":
+        return _unit_pid(guest["unit"]) if guest["unit"] else _pid_if_alive(read(guest["pid_file"]))
     return next((pid for pid in all_pids() if _listens_on(pid, guest["socket"])), None)
+
+
+def _unit_pid(unit: str) -> str | None:
+    """PID of a systemd unit's main process; None if the unit is not active."""
+    return _pid_if_alive(output_of("systemctl", "show", "--property", "MainPID", "--value", unit))
+
+
+def _pid_if_alive(pid: str) -> str | None:
+    return pid if pid.isdigit() and read(f"/proc/{pid}/cmdline") else None
 
 
 def _proxmox_pid(vmid: str, root: Path) -> str | None:
@@ -59,6 +74,7 @@ def process(pid: str) -> Process:
     """Read a guest's process and its threads from /proc."""
     return {
         "pid": int(pid),
+        "time_s": time.monotonic(),
         "online": cpu_list(read("/sys/devices/system/cpu/online")),
         "argv": read(f"/proc/{pid}/cmdline").rstrip("\0").split("\0"),
         "kvm": has_kvm(pid),
@@ -80,7 +96,15 @@ def guests(root: Path = Path("/")) -> list[FoundGuest]:
         words = read(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
         if is_qemu(words[0]) and not is_libvirts(words):
             listed.append(_process_guest("qemu", name_of(words) or pid, pid, words))
+        elif not is_qemu(words[0]) and is_monitor(words[0], pid):
+            name = _value_of(words, "--id") or unit_of(pid).removesuffix(".service") or pid
+            listed.append(_process_guest("process", name, pid, words))
     return listed
+
+
+def is_monitor(program: str, pid: str) -> bool:
+    """Return whether a process other than QEMU runs a guest, by its name or its virtual machine of KVM."""
+    return program.rpartition("/")[2] in MONITORS or bool(program and KVM.exists() and has_kvm(pid))
 
 
 def _proxmox_guest(file: Path, root: Path) -> FoundGuest:
@@ -100,10 +124,16 @@ def is_libvirts(words: list[str]) -> bool:
     return any("id=charmonitor" in word or '"charmonitor"' in word for word in words)
 
 
+def _value_of(words: list[str], option: str) -> str:
+    """The value of an option, its next word or after `=`; empty without the option."""
+    joined = next((word.partition("=")[2] for word in words if word.startswith(f"{option}=")), "")
+    return words[words.index(option) + 1] if option in words[:-1] else joined
+
+
 def name_of(words: list[str]) -> str:
     """The name of a guest by QEMU's option -name, empty without one."""
-    given = words[words.index("-name") + 1] if "-name" in words[:-1] else ""
-    parts = [part.removeprefix("guest=") for part in given.split(",") if "=" not in part or part.startswith("guest=")]
+    value = _value_of(words, "-name")
+    parts = [part.removeprefix("guest=") for part in value.split(",") if "=" not in part or part.startswith("guest=")]
     return parts[0] if parts else ""
 
 

@@ -24,9 +24,9 @@ class Hypervisor(TypedDict):
 
 
 class GuestAddress(TypedDict, total=False):
-    """How a host finds a guest. `kind`: what runs it (libvirt, qemu, proxmox); `name`: its name there; `uri`:
-    libvirt's; `socket`: path of QEMU's QMP socket; `unit`: of systemd; `vcpus`: the threads of its virtual CPUs, where
-    known.
+    """How a host finds a guest. `kind`: what runs it (libvirt, qemu, proxmox, process); `name`: its name there;
+    `uri`: libvirt's; `socket`: path of QEMU's QMP socket; `unit`: of systemd; `pid_file`: a file with its PID; `vcpus`:
+    the threads of its virtual CPUs, where known.
     """
 
     kind: str
@@ -34,6 +34,7 @@ class GuestAddress(TypedDict, total=False):
     uri: str
     socket: str
     unit: str
+    pid_file: str
     vcpus: list[int]
 
 
@@ -49,10 +50,11 @@ class Thread(TypedDict):
 
 class Process(TypedDict):
     """The process of a guest. `kvm`: whether it has a virtual machine of KVM, None if unknown;
-    `online`: the CPUs of the machine.
+    `online`: the CPUs of the machine; `time_s`: time of the reading on the machine's monotonic clock.
     """
 
     pid: int
+    time_s: float
     online: list[int]
     argv: list[str]
     kvm: bool | None

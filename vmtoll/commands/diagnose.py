@@ -19,7 +19,7 @@ from vmtoll.guests import diagnosis as domains
 from vmtoll.guests import needs
 from vmtoll.guests.diagnosis.apply import candidates, tried, unchanged
 from vmtoll.guests.diagnosis.definition import cpus
-from vmtoll.guests.diagnosis.others import OtherGuests, find_guests, number_of
+from vmtoll.guests.diagnosis.others import OtherGuests, find_guests, found_guest, number_of
 from vmtoll.guests.steps import gained
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.diagnosis import LIMITS, Diagnosis, State
@@ -70,10 +70,10 @@ def diagnose(
 ) -> None:
     """List what holds a guest back: limits, and tuning steps that it lacks, with their measured gain and the commands.
 
-    It reads the guest's definition and its host, and changes nothing. A guest may be libvirt's, Proxmox VE's (by its
-    VMID or its name), or plain QEMU's (by its name or its PID). QEMU's monitor is asked as well. libvirt has tried each
-    change on a copy. The figures come from the newest tuning run that was measured here, else from the one committed
-    with vmtoll; each is named.
+    It reads the guest's definition and its host, and changes nothing. libvirt, Proxmox VE or plain QEMU may run the
+    guest; for other monitors (Cloud Hypervisor, Firecracker) it shows limits and threads. libvirt has tried each change
+    of its own guests on a copy. The figures come from the newest tuning run that was measured here, else from the one
+    committed with vmtoll; each is named.
     """
     from vmtoll.report.diagnosis import lines, summary_lines  # noqa: PLC0415 (loads the analysis)
 
@@ -112,11 +112,15 @@ def _badness(diagnosis: Diagnosis) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class _Selection:
-    """The guests to diagnose: one by name, or all (None), among those of libvirt and among the others."""
+    """The guests to diagnose: one by name, or all (None), among those of libvirt and among the others.
+
+    `process`: a guest of the inventory whose variables name its process.
+    """
 
     name: str | None
     in_libvirt: bool = True
     in_others: bool = True
+    process: Host | None = None
 
 
 def _host(guest: str | None, inventory: Path | None, kvm_host: str | None) -> tuple[Host, _Selection]:
@@ -142,9 +146,9 @@ def _selection_of(guest: Host) -> _Selection:
     """The selection of a guest of the inventory, by its name on its host."""
     if guest.vars.domain:
         return _Selection(guest.vars.domain, in_others=False)
-    if name := guest.vars.qmp_socket or guest.guest_name:
+    if name := guest.vars.qmp_socket or (str(guest.vars.vmid) if guest.vars.vmid is not None else None):
         return _Selection(name, in_libvirt=False)
-    return _Selection(guest.name)
+    return _Selection(guest.name, in_libvirt=guest.guest_name is None, process=guest if guest.guest_name else None)
 
 
 class _Host:
@@ -167,14 +171,15 @@ class _Host:
 
         Raises UserError if there is no such guest, or none.
         """
-        others = find_guests(self.line, self.host.argv()[-1]) if selection.in_others else OtherGuests(self.line, ())
+        python, named = self.host.argv()[-1], [found_guest(selection.process, self.line)] if selection.process else []
+        others = find_guests(self.line, python, named) if selection.in_others else OtherGuests(self.line, ())
         matching = others.named(selection.name)
         if selection.name and len(matching) > 1:
             numbers = ", ".join(number_of(guest) for guest in matching)
             raise UserError(
                 f"{self.host.name}: several guests are called {selection.name}; give one by number ({numbers})"
             )
-        for diagnosis in others.diagnoses(matching, self.host.name):
+        for diagnosis in others.diagnoses(matching, self.host.name, watch=selection.name is not None):
             yield self._with_worth(diagnosis, results, tell=tell)
         if selection.in_libvirt and not (selection.name and matching):
             for facts in self._of_libvirt(selection.name, others.guests):

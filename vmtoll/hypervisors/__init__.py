@@ -5,6 +5,7 @@
 
 from vmtoll.hypervisors.base import Guest, Line
 from vmtoll.hypervisors.libvirt import LibvirtGuest
+from vmtoll.hypervisors.process import ProcessGuest
 from vmtoll.hypervisors.proxmox import ProxmoxGuest
 from vmtoll.hypervisors.qemu import QemuGuest
 from vmtoll.model.errors import AgentError
@@ -21,6 +22,9 @@ def of(guest: Host, host: Line) -> Guest:
         return ProxmoxGuest(guest, host)
     if guest.vars.qmp_socket:
         return QemuGuest(guest, host)
+    if guest.vars.unit or guest.vars.pid_file:
+        return ProcessGuest(guest, host)
     raise AgentError(
-        f"{guest.name}: no variable names it on {host.host.name}; set vmtoll_domain, vmtoll_vmid or vmtoll_qmp_socket"
+        f"{guest.name}: no variable names it on {host.host.name}; set vmtoll_domain, "
+        "vmtoll_vmid, vmtoll_qmp_socket, vmtoll_unit or vmtoll_pid_file"
     )

@@ -114,12 +114,16 @@ class TuningRun:
 
 @dataclass(frozen=True)
 class Thread:
-    """A thread of a guest's process: seconds on a CPU, and waiting for one, since it began."""
+    """A thread of a guest's process: seconds on a CPU, and ready but waiting for one, since its start; the same in
+    percent of the time that vmtoll measured it, None if it did not.
+    """
 
     tid: int
     name: str
     cpu_s: float
     wait_s: float
+    cpu_pct: float | None = None
+    wait_pct: float | None = None
 
 
 @dataclass(frozen=True)
@@ -128,8 +132,9 @@ class Diagnosis:
 
     `refused`: why libvirt refuses the definition as it is; vmtoll cannot check any change then. `kind`: what runs
     the guest (libvirt, qemu, proxmox, process). `save_command`, `restore_command`: save its definition and restore it.
-    `monitor`: why QEMU's monitor did not answer; then its command line alone was read. `threads`: of its process, where
-    libvirt does not run it. `title`: the name that a guest has beside its number.
+    `monitor`: why QEMU's monitor did not answer; the diagnosis then rests on the command line and the process.
+    `threads`: of its process, if libvirt does not run it. `title`: its name, if `guest` is a number; `program`: what
+    runs it, if vmtoll knows only limits and threads of that.
     """
 
     guest: str
@@ -145,3 +150,4 @@ class Diagnosis:
     monitor: str = ""
     threads: tuple[Thread, ...] = ()
     title: str = ""
+    program: str = ""

@@ -267,7 +267,15 @@ class HostVars(GuestVariables):
         "path on the KVM host: QMP socket of a guest that plain QEMU runs (`-qmp unix:PATH,server=on,wait=off`)",
         pattern="^/",
     )
-    unit: str | None = _variable(None, "guest", "systemd unit on the KVM host that runs the guest's process")
+    unit: str | None = _variable(
+        None,
+        "guest",
+        "systemd unit on the KVM host that runs its process: what starts a guest of plain QEMU; alone: a guest of"
+        " another monitor, which vmtoll only reads",
+    )
+    pid_file: str | None = _variable(
+        None, "guest", "file on the KVM host with the PID of another monitor's process", pattern="^/"
+    )
     libvirt_uri: str = _variable("qemu:///system", "KVM host", "where libvirt listens")
     revive: list[list[str]] | None = _variable(
         None,
@@ -324,7 +332,7 @@ class HostVars(GuestVariables):
 
 
 # Variables that say what a guest is on its host: one of them is set.
-GUEST_NAMES = ("domain", "vmid", "qmp_socket")
+GUEST_NAMES = ("domain", "vmid", "qmp_socket", "pid_file")
 
 
 @dataclass(frozen=True)
@@ -378,7 +386,8 @@ class Host:
         """Name of a guest on its host; None where the inventory does not give it."""
         if self.vars.vmid is not None:
             return str(self.vars.vmid)
-        return self.vars.domain or (self.name if self.vars.qmp_socket else None)
+        by_process = self.vars.qmp_socket or self.vars.unit or self.vars.pid_file
+        return self.vars.domain or (self.name if by_process else None)
 
     @property
     def libvirt_uri(self) -> str:

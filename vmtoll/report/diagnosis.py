@@ -8,6 +8,9 @@ from vmtoll.model.hardware import Hardware
 from vmtoll.model.metric import HOST_CPU
 from vmtoll.report.words import KVM_HARDWARE
 from vmtoll.report.words import diagnosis as words
+from vmtoll.report.words.terms import plural
+
+_MOST_THREADS = 12
 
 
 def lines(diagnosis: Diagnosis) -> Iterator[str]:
@@ -29,6 +32,9 @@ def lines(diagnosis: Diagnosis) -> Iterator[str]:
         if listed:
             yield ""
             yield f"{title}: {'; '.join(listed)}"
+    if diagnosis.threads:
+        yield ""
+        yield from _threads(diagnosis)
     if diagnosis.monitor:
         yield ""
         yield words.monitor_text(diagnosis)
@@ -49,7 +55,20 @@ def summary_lines(diagnoses: Sequence[Diagnosis]) -> Iterator[str]:
         lacking = dict.fromkeys(step.tuning for step in diagnosis.steps if step.state is State.LACKING)
         names = ", ".join(tuning.value for tuning in lacking) or "nothing"
         off = "" if diagnosis.running else "(off) "
+        names += f" ({diagnosis.program}: limits only)" if diagnosis.program else ""
         yield f"{words.name_of(diagnosis):{width}}  {off}lacks {len(lacking)}: {names}"
+
+
+def _threads(diagnosis: Diagnosis) -> Iterator[str]:
+    """The threads of the process that use a CPU, or wait for one, the most."""
+    if diagnosis.program:
+        yield f"Of {diagnosis.program}, vmtoll reads limits and threads; it knows no definition and prints no changes."
+    yield "Threads, in percent of a CPU (running, ready but waiting for a CPU):"
+    busiest = sorted(diagnosis.threads, key=lambda t: ((t.cpu_pct or 0) + (t.wait_pct or 0), t.cpu_s), reverse=True)
+    for thread in busiest[:_MOST_THREADS]:
+        yield f"  {thread.tid:>8}  {thread.name:16} {thread.cpu_pct or 0:6.1f} {thread.wait_pct or 0:6.1f}"
+    if busiest[_MOST_THREADS:]:
+        yield f"  {plural(len(busiest) - _MOST_THREADS, 'more thread')}"
 
 
 def _worth(results: tuple[Worth, ...]) -> Iterator[str]:

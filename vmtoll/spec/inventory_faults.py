@@ -277,7 +277,9 @@ def _at_its_address(guest: Host, machines: InventoryData) -> str:
 
 def _names_of(guest: Host) -> list[str]:
     """The variables that say what a guest is on its host."""
-    return [name for name in GUEST_NAMES if getattr(guest.vars, name) is not None]
+    names = [name for name in GUEST_NAMES if getattr(guest.vars, name) is not None]
+    starts_qemu = guest.vars.unit is None or "qmp_socket" in names
+    return names if starts_qemu else [*names, "unit"]
 
 
 def _guests(machines: InventoryData) -> Iterator[Fault]:
@@ -301,7 +303,7 @@ def _guests(machines: InventoryData) -> Iterator[Fault]:
             observation = f"its address {guest.ssh_host} is that of {other}"
             yield Fault(guest.name, observation, "Correct ansible_host of one of them, or its group")
     for metal in machines.by_role["metal"]:
-        if guest_variables := [name for name in (*GUEST_NAMES, "profile") if getattr(metal.vars, name)]:
+        if guest_variables := [name for name in (*GUEST_NAMES, "unit", "profile") if getattr(metal.vars, name)]:
             observation = f"it is in the group `metal_hosts`, and vmtoll_{guest_variables[0]} says that it is a guest"
             yield Fault(metal.name, observation, "A machine is what its group says: correct one of both")
     for host in (host for hosts in machines.by_role.values() for host in hosts):

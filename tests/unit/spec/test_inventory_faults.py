@@ -279,3 +279,11 @@ def test_a_guest_has_one_name_on_its_host_whatever_runs_it() -> None:
     assert ("", "small and small-2 have the same vmtoll_qmp_socket") in found(twice)
     relative = changed("small", vmtoll_domain=None, vmtoll_qmp_socket="small.qmp")
     assert {machine for machine, _ in found(relative)} == {"small"}
+
+
+def test_a_unit_starts_a_guest_of_qemu_and_alone_is_one_of_another_monitor() -> None:
+    with_socket = changed("small", vmtoll_domain=None, vmtoll_qmp_socket="/q", vmtoll_unit="small.service")
+    assert found(with_socket) == []
+    assert found(changed("small", vmtoll_domain=None, vmtoll_unit="small.service")) == []
+    two = changed("small", vmtoll_domain=None, vmtoll_vmid=101, vmtoll_unit="small.service")
+    assert found(two) == [("small", "vmtoll_vmid and vmtoll_unit are both set")]

@@ -1,25 +1,30 @@
 """Find the guests of a host that libvirt does not run, and diagnose them."""
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vmtoll.agent.protocol import FoundGuest
+from vmtoll.agent.protocol import FoundGuest, Process
 from vmtoll.guests import needs
-from vmtoll.guests.diagnosis import READER, diagnose, qm
-from vmtoll.guests.diagnosis.options import PlainGuest, unchanged, with_options
+from vmtoll.guests.diagnosis import READER, diagnose, limits, qm
+from vmtoll.guests.diagnosis.options import PlainGuest, unchanged, with_options, with_quotas
 from vmtoll.hypervisors import Line, qmp
 from vmtoll.hypervisors import proxmox_config as config
 from vmtoll.hypervisors.command_line import CommandLine, parse_command_line
 from vmtoll.hypervisors.definition import Live, has_hpet, live_of, of_command_line, threads_of
+from vmtoll.hypervisors.process import ProcessGuest
+from vmtoll.hypervisors.process import definition as process_definition
 from vmtoll.hypervisors.qemu import QUERIES
 from vmtoll.model.diagnosis import Diagnosis, State, Step, Thread, Tuning
 from vmtoll.model.errors import AgentError
+from vmtoll.model.inventory import Host
 
 _LIMIT_S = 60.0
 _AT_ONCE = 8
+WATCHED_S = 1.0
 _MODEL = "query-cpu-model-expansion"
 
 
@@ -37,12 +42,22 @@ class OtherGuests:
 
     def diagnosis(self, guest: FoundGuest, where: str) -> Diagnosis:
         """Diagnose a guest. Raises AgentError if its host does not answer."""
-        return _of_proxmox(self, guest, where) if guest["kind"] == "proxmox" else _of_qemu(self, guest, where)
+        return _BY_KIND[guest["kind"]](self, guest, where)
 
-    def diagnoses(self, guests: Sequence[FoundGuest], where: str) -> list[Diagnosis]:
-        """Of each of these guests."""
+    def with_thread_shares(self, diagnosis: Diagnosis, guest: FoundGuest) -> Diagnosis:
+        """The diagnosis with the CPU time and the waits of each thread of the guest in one second."""
+        before = guest["process"]
+        if before is None:
+            return diagnosis
+        time.sleep(WATCHED_S)
+        after: Process = self.line.call("process_of", pid=before["pid"])
+        return replace(diagnosis, threads=tuple(_thread_shares(before, after)))
+
+    def diagnoses(self, guests: Sequence[FoundGuest], where: str, *, watch: bool) -> list[Diagnosis]:
+        """Of each of these guests. `watch`: with what their threads do now."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return list(pool.map(lambda guest: self.diagnosis(guest, where), guests))
+            diagnoses = list(pool.map(lambda guest: self.diagnosis(guest, where), guests))
+            return list(pool.map(self.with_thread_shares, diagnoses, guests)) if watch else diagnoses
 
     def used_cpus(self, asking: FoundGuest) -> list[int]:
         """CPUs that virtual CPUs of other guests have to themselves."""
@@ -71,9 +86,23 @@ def number_of(guest: FoundGuest) -> str:
     return guest["name"] if guest["kind"] == "proxmox" or process is None else str(process["pid"])
 
 
-def find_guests(line: Line, python: str) -> OtherGuests:
-    """The guests of a host that libvirt does not run. `python`: the host's Python. Raises AgentError."""
+def found_guest(guest: Host, line: Line) -> FoundGuest:
+    """A guest of the inventory that is a process on its host. Raises AgentError if it does not run."""
+    process = ProcessGuest(guest, line).process()
+    program = process["argv"][0].rpartition("/")[2]
+    return {"kind": "process", "name": guest.name, "program": program, "unit": guest.vars.unit or "", "config": "",
+            "process": process}  # fmt: skip
+
+
+def find_guests(line: Line, python: str, named: Sequence[FoundGuest] = ()) -> OtherGuests:
+    """Find the guests of a host that libvirt does not run. Raises AgentError.
+
+    `python`: the host's interpreter. `named`: guests that are known already; they come first.
+    """
     listed: list[FoundGuest] = line.call("guests", _LIMIT_S)
+    named_pids = {guest["process"]["pid"] for guest in named if guest["process"]}
+    others = (guest for guest in listed if guest["process"] is None or guest["process"]["pid"] not in named_pids)
+    listed = [*named, *others]
     guests = [guest for guest in listed if not config.parse_config("", guest["config"]).is_template]
     pids = [str(guest["process"]["pid"]) for guest in guests if guest["process"]]
     if not guests:
@@ -137,6 +166,35 @@ def make_diagnosis(
 def _threads(guest: FoundGuest) -> Iterator[Thread]:
     for thread in guest["process"]["threads"] if guest["process"] else ():
         yield Thread(thread["tid"], thread["name"], thread["cpu_s"], thread["wait_s"])
+
+
+def _thread_shares(before: Process, after: Process) -> Iterator[Thread]:
+    """The threads with their CPU time and waits between two readings, in percent."""
+    old = {thread["tid"]: thread for thread in before["threads"]}
+    duration_s = after["time_s"] - before["time_s"]
+    for thread in after["threads"]:
+        earlier = old.get(thread["tid"])
+        shares = [100 * (thread[key] - earlier[key]) / duration_s if earlier else None for key in ("cpu_s", "wait_s")]
+        yield Thread(thread["tid"], thread["name"], thread["cpu_s"], thread["wait_s"], *shares)
+
+
+def _of_process(host: OtherGuests, guest: FoundGuest, where: str) -> Diagnosis:
+    """Diagnose only limits: the host shows nothing else of another monitor's guest."""
+    facts, process = host.facts_of(guest), guest["process"]
+    if process is None:
+        raise AgentError(f"{guest['name']}: it does not run; start it")
+    domain = process_definition(process, guest["name"]).domain
+    checks = (limits.cpu, limits.memory)
+    steps = [step for check in checks for step in check(domain, facts)]  # type: ignore[arg-type]
+    with_commands = (with_quotas(step, facts) if _is_lacking_cpu(step) else step for step in steps)  # type: ignore[arg-type]
+    return replace(make_diagnosis(guest, where, tuple(with_commands)), program=guest["program"])
+
+
+def _is_lacking_cpu(step: Step) -> bool:
+    return step.tuning is Tuning.CPU_LIMIT and step.state is State.LACKING
+
+
+_BY_KIND = {"qemu": _of_qemu, "proxmox": _of_proxmox, "process": _of_process}
 
 
 def ask_monitor(host: Line, line: CommandLine) -> tuple[dict[str, Any], str]:

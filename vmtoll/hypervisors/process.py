@@ -1,0 +1,73 @@
+"""The adapter for guests of other monitors, such as Cloud Hypervisor or Firecracker: it only reads."""
+
+import xml.etree.ElementTree as ET
+from typing import NoReturn
+
+from vmtoll.agent.protocol import GuestAddress, Process
+from vmtoll.agent.waits import kind_of
+from vmtoll.hypervisors.base import Guest
+from vmtoll.hypervisors.definition import Definition
+from vmtoll.hypervisors.elements import add
+from vmtoll.model.errors import AgentError
+
+
+class ProcessGuest(Guest):
+    """A process that runs a guest, by its systemd unit or by a file that holds its PID."""
+
+    @property
+    def address(self) -> GuestAddress:
+        variables = self.guest.vars
+        return {
+            "kind": "process",
+            "name": self.name,
+            "unit": variables.unit or "",
+            "pid_file": variables.pid_file or "",
+        }
+
+    def pause(self) -> None:
+        self._refuse("pauses")
+
+    def resume(self) -> None:
+        self._refuse("resumes")
+
+    def resume_left(self) -> None:
+        """Do nothing: vmtoll never pauses such a guest."""
+
+    def start_command(self) -> list[str]:
+        self._refuse("starts")
+
+    def power_off(self) -> None:
+        self._refuse("stops")
+
+    def is_off(self) -> bool:
+        return self.host.call("process", guest=self.address) is None
+
+    def process(self) -> Process:
+        """Its process and threads. Raises AgentError where it does not run."""
+        found: Process | None = self.host.call("process", guest=self.address)
+        if found is None:
+            where = self.guest.vars.unit or self.guest.vars.pid_file
+            raise AgentError(f"{self.host.host.name}: {self.name} does not run: no process of {where}")
+        return found
+
+    def threads(self) -> list[int]:
+        """Thread IDs of its virtual CPUs, by the threads' names."""
+        return [thread["tid"] for thread in self.process()["threads"] if kind_of(thread["name"]) == "vcpu"]
+
+    def definition(self) -> Definition:
+        return definition(self.process(), self.name)
+
+    def _refuse(self, verb: str) -> NoReturn:
+        raise AgentError(
+            f"{self.guest.name}: vmtoll {verb} no guest of other monitors; set vmtoll_revive or vmtoll_reboot to "
+            "commands of your own"
+        )
+
+
+def definition(process: Process, name: str) -> Definition:
+    """A definition with all that the host shows: what runs the code, and the number of virtual CPUs."""
+    domain = ET.Element("domain", type="kvm" if process["kvm"] else "unknown")
+    add(domain, "name", name)
+    count = sum(kind_of(thread["name"]) == "vcpu" for thread in process["threads"])
+    add(domain, "vcpu", str(count or 1))
+    return Definition(domain)
