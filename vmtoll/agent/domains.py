@@ -76,7 +76,7 @@ def is_paused(guest: GuestAddress) -> bool:
         state = execute(guest["socket"], "query-status")
         return isinstance(state, dict) and state["status"] == "paused"
     if guest["kind"] == "proxmox":  # its status alone calls a paused guest running
-        return "qmpstatus: paused" in run(["qm", "status", guest["name"], "--verbose"]).splitlines()
+        return "qmpstatus: paused" in run(["qm", "status", guest["vmid"], "--verbose"]).splitlines()
     return virsh(guest["uri"], "domstate", guest["name"]) == "paused"
 
 
@@ -85,7 +85,7 @@ def pause_guest(guest: GuestAddress) -> None:
     if guest["kind"] == "qemu":
         execute(guest["socket"], "stop")
     elif guest["kind"] == "proxmox":
-        run(["qm", "suspend", guest["name"]])
+        run(["qm", "suspend", guest["vmid"]])
     else:
         virsh(guest["uri"], "suspend", guest["name"])
 
@@ -95,7 +95,7 @@ def resume_guest(guest: GuestAddress) -> None:
     if guest["kind"] == "qemu":
         execute(guest["socket"], "cont")
     elif guest["kind"] == "proxmox":
-        run(["qm", "resume", guest["name"]])
+        run(["qm", "resume", guest["vmid"]])
     else:
         virsh(guest["uri"], "resume", guest["name"])
 

@@ -25,7 +25,7 @@ def pid_of(guest: GuestAddress, root: Path = Path("/")) -> str | None:
     if guest["kind"] == "libvirt":
         return qemu_pid(guest["name"])
     if guest["kind"] == "proxmox":
-        return _proxmox_pid(guest["name"], root)
+        return _proxmox_pid(guest["vmid"], root)
     if guest["kind"] == "process":
         return _unit_pid(guest["unit"]) if guest["unit"] else _pid_if_alive(read(guest["pid_file"]))
     return next((pid for pid in all_pids() if _listens_on(pid, guest["socket"])), None)

@@ -24,9 +24,9 @@ class Hypervisor(TypedDict):
 
 
 class GuestAddress(TypedDict, total=False):
-    """How a host finds a guest. `kind`: what runs it (libvirt, qemu, proxmox, process); `name`: its name there;
-    `uri`: libvirt's; `socket`: path of QEMU's QMP socket; `unit`: of systemd; `pid_file`: a file with its PID; `vcpus`:
-    the threads of its virtual CPUs, where known.
+    """How a host finds a guest. `kind`: what runs it (libvirt, qemu, proxmox, process); `name`: libvirt's, else the
+    inventory's; `uri`: libvirt's; `vmid`: Proxmox'; `socket`: path of QEMU's QMP socket; `unit`: of systemd;
+    `pid_file`: a file with its PID; `vcpus`: the threads of its virtual CPUs, where known.
     """
 
     kind: str
@@ -35,6 +35,7 @@ class GuestAddress(TypedDict, total=False):
     socket: str
     unit: str
     pid_file: str
+    vmid: str
     vcpus: list[int]
 
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 from vmtoll.agent.protocol import Done, GuestAddress
+from vmtoll.hypervisors.definition import Definition
 from vmtoll.model.errors import AgentError
 from vmtoll.model.inventory import Host
 
@@ -42,6 +43,18 @@ class Guest(ABC):
     def resume_left(self) -> None:
         """Resume it if a killed run left it paused."""
         self.host.call("resume_left", guest=self.address)
+
+    def threads(self) -> list[int]:
+        """Thread IDs of its virtual CPUs; empty if the threads' names show which they are."""
+        return []
+
+    @abstractmethod
+    def definition(self) -> Definition:
+        """Its definition as it runs, as libvirt would write it."""
+
+    def version(self) -> str:
+        """Name and version of what runs it; empty if the host's facts have them."""
+        return ""
 
     @abstractmethod
     def start_command(self) -> list[str]:

@@ -1,7 +1,10 @@
 """A guest that libvirt runs: virsh on its host."""
 
+import xml.etree.ElementTree as ET
+
 from vmtoll.agent.protocol import GuestAddress
 from vmtoll.hypervisors.base import Guest
+from vmtoll.hypervisors.definition import Definition
 
 
 class LibvirtGuest(Guest):
@@ -10,6 +13,9 @@ class LibvirtGuest(Guest):
     @property
     def address(self) -> GuestAddress:
         return {"kind": "libvirt", "name": self.name, "uri": self.host.host.libvirt_uri}
+
+    def definition(self) -> Definition:
+        return Definition(ET.fromstring(self.run(self._virsh("dumpxml"))))
 
     def start_command(self) -> list[str]:
         return self._virsh("start")

@@ -16,12 +16,17 @@ class ProxmoxGuest(QemuGuest):
     """A virtual machine of Proxmox VE, by its VMID."""
 
     @property
+    def vmid(self) -> str:
+        """Its number in Proxmox VE."""
+        return str(self.guest.vars.vmid)
+
+    @property
     def socket(self) -> str:
-        return str(PurePosixPath(self.host.host.root, SOCKETS, f"{self.name}.qmp"))
+        return str(PurePosixPath(self.host.host.root, SOCKETS, f"{self.vmid}.qmp"))
 
     @property
     def address(self) -> GuestAddress:
-        return {"kind": "proxmox", "name": self.name, "socket": self.socket}
+        return {"kind": "proxmox", "name": self.name, "vmid": self.vmid, "socket": self.socket}
 
     def pause(self) -> None:
         Guest.pause(self)
@@ -30,20 +35,20 @@ class ProxmoxGuest(QemuGuest):
         Guest.resume(self)
 
     def start_command(self) -> list[str]:
-        return ["qm", "start", self.name]
+        return ["qm", "start", self.vmid]
 
     def power_off(self) -> None:
-        self.run(["qm", "stop", self.name])
+        self.run(["qm", "stop", self.vmid])
 
     def shut_down(self) -> None:
-        self.run(["qm", "shutdown", self.name])
+        self.run(["qm", "shutdown", self.vmid])
 
     def is_off(self) -> bool:
-        return self.output(["qm", "status", self.name])["stdout"].strip() == "status: stopped"
+        return self.output(["qm", "status", self.vmid])["stdout"].strip() == "status: stopped"
 
     def definition(self) -> Definition:
         """Its definition, from the configuration and the running process."""
         process, answers = self.process(), self.answers()
-        text = self.run(["cat", str(PurePosixPath(self.host.host.root, CONFIGS, f"{self.name}.conf"))])
+        text = self.run(["cat", str(PurePosixPath(self.host.host.root, CONFIGS, f"{self.vmid}.conf"))])
         live = live_of(process, process["online"], answers)
-        return definition(parse_config(self.name, text), live, hpet=has_hpet(parse_command_line(process["argv"])))
+        return definition(parse_config(self.vmid, text), live, hpet=has_hpet(parse_command_line(process["argv"])))

@@ -62,6 +62,11 @@ class QemuGuest(Guest):
             raise AgentError(f"{self.host.host.name}: no QEMU process listens on {self.socket}")
         return found
 
+    def version(self) -> str:
+        """`QEMU 7.2.22`."""
+        numbers = self._execute("query-version")["qemu"]
+        return f"QEMU {numbers['major']}.{numbers['minor']}.{numbers['micro']}"
+
     def threads(self) -> list[int]:
         """Thread IDs of its virtual CPUs, in the order of their numbers."""
         return [cpu["thread-id"] for cpu in self._execute("query-cpus-fast")]
@@ -71,7 +76,7 @@ class QemuGuest(Guest):
         return qmp.ask_accepted(self.host.host, self.socket, *QUERIES)
 
     def definition(self) -> Definition:
-        """Its definition: the command line, as the running process corrects it."""
+        """Its definition, from the command line and the state of the running process."""
         process, answers = self.process(), self.answers()
         return of_command_line(
             parse_command_line(process["argv"]), self.name, live_of(process, process["online"], answers)

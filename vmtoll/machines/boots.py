@@ -129,7 +129,8 @@ def _wait_until_resting(session: Session, guests: Sequence[Host]) -> None:
         kvm_host = session.inventory.kvm_host(guest)
         used_s = float("-inf")
         while kvm_host and time.monotonic() < deadline:
-            query = {"domains": [guest.guest_name], "uri": kvm_host.libvirt_uri}
+            others = session.addresses([guest])
+            query = {"domains": [guest.guest_name], "uri": kvm_host.libvirt_uri, "guests": others}
             now_s = session.line(kvm_host).call("usage", 60, **query)["domains"][guest.guest_name]["total_s"]
             if now_s - used_s < RESTING * LOOK_S:
                 break

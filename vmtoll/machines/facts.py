@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from vmtoll import loadgen
+from vmtoll import hypervisors, loadgen
 from vmtoll.agent.facts import release
 from vmtoll.agent.protocol import Done
 from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.session import Session
 from vmtoll.model.disclosure import OPERATOR, DisclosedText, Disclosure, disclosed_texts
 from vmtoll.model.errors import AgentError, HostLostError, InventoryError
-from vmtoll.model.facts import COMPARED, HostFacts
+from vmtoll.model.facts import COMPARED, Facts, HostFacts
 from vmtoll.model.hardware import Hardware, hardware_of
 from vmtoll.model.inventory import Host, Inventory
 from vmtoll.model.run import Differences, MachineDifference
@@ -112,7 +112,7 @@ def _refuse_metal_on(line: AgentLine, metal: Mapping[str, str]) -> None:
     """Raise InventoryError if a machine of `metal` (UUID → name) is a guest of this KVM host."""
     argv = ["virsh", "-c", line.host.libvirt_uri, "list", "--all", "--uuid"]
     listing: Done = line.call("exec", _FACTS_LIMIT_S, argv=argv, limit_s=60)
-    for uuid in listing["stdout"].lower().split():
+    for uuid in {*listing["stdout"].lower().split(), *hypervisors.uuids(line)}:
         if uuid in metal:
             raise InventoryError(
                 f"{metal[uuid]} is in the group `metal_hosts`, and is a guest of {line.host.name}; "
@@ -153,14 +153,29 @@ def _facts(session: Session, host: Host) -> HostFacts:
         args["site"] = session.resolved.site.name
     if host.role == "kvm_host":
         args["uri"] = host.libvirt_uri
-        args["domains"] = [str(h.guest_name) for h in under_test if h.vars.kvm_host == host.name]
+        args["domains"] = [h.vars.domain for h in under_test if h.vars.kvm_host == host.name and h.vars.domain]
     try:
-        facts = session.line(host).call("facts", _FACTS_LIMIT_S, **args)
+        facts: Facts = session.line(host).call("facts", _FACTS_LIMIT_S, **args)
     except AgentError as error:
         raise InventoryError(f"{error}; is the machine provisioned?") from error
+    if host.role == "kvm_host":
+        _add_others(session, host, facts)
     role = "sut" if environments else "sibling" if host in under_test else host.role
     workers = host.vars.workers if "workers" in host.vars.model_fields_set else None
     return HostFacts(role=role, environment=environments[0] if environments else None, workers=workers, **facts)
+
+
+def _add_others(session: Session, host: Host, facts: Facts) -> None:
+    """Add the definitions of a host's guests that libvirt does not run, and the version of what runs them."""
+    for guest in session.inventory.under_test:
+        if guest.vars.kvm_host == host.name and guest.guest_name and not guest.vars.domain:
+            on_host = hypervisors.of(guest, session.line(host))
+            try:
+                facts.setdefault("domains", {})[guest.guest_name] = on_host.definition().xml
+                if version := on_host.version():
+                    facts["qemu_version"] = version
+            except AgentError as error:
+                raise InventoryError(f"{guest.name}: {error}; start it, or correct the inventory") from error
 
 
 def disclosure(session: Session) -> Disclosure:
@@ -350,5 +365,7 @@ def accelerator(role: str, virtualization: str, domain_xml: str | None) -> Accel
     if domain_xml is None:
         return {"kvm": Accelerator.KVM, "qemu": Accelerator.TCG}.get(virtualization, Accelerator.UNKNOWN)
     type_match = re.search(r"<domain[^>]*\btype=['\"](\w+)['\"]", domain_xml)
+    if type_match is not None and type_match[1] == "unknown":  # another monitor's, whose host shows no more
+        return accelerator(role, virtualization, None)
     is_kvm = virtualization == "kvm" and type_match is not None and type_match[1] == "kvm"
     return Accelerator.KVM if is_kvm else Accelerator.TCG

@@ -28,6 +28,7 @@ def settle(session: Session, tell: TrialReporter) -> None:
         if name not in {guest.name for guest in idle} or session.lines[name].lost_because:
             resume(session, session.paused.pop(name))
     restore(session, tell.listener)
+    _record_threads(session, tell.spec)
     for guest in idle if session.resolved.experiment.pause_idle_guests else []:
         if guest.name not in session.paused and guest.name not in session.unpausable:
             try:
@@ -36,6 +37,18 @@ def settle(session: Session, tell: TrialReporter) -> None:
                 session.unpausable.add(guest.name)
                 tell.listener(NotPaused(guest.name, str(error)))
     session.guests_paused = sum(guest.name in session.paused for guest in idle) if idle else None
+
+
+def _record_threads(session: Session, spec: TrialSpec) -> None:
+    """Record thread IDs of the virtual CPUs of the trial's guests, whose CPU time counts separately.
+
+    If what runs a guest does not answer, the threads' names decide.
+    """
+    for guest in session.inventory.machines[spec.arm.environment]:
+        on_host = session.on_host(guest) if guest.guest_name else None
+        if on_host:
+            with contextlib.suppress(AgentError):
+                session.vcpus[guest.name] = on_host.threads()
 
 
 def idle_beside(session: Session, spec: TrialSpec) -> list[Host]:

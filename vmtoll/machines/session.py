@@ -1,10 +1,11 @@
 """State of a run: its machines, the lines to them, and their facts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from vmtoll import hypervisors
+from vmtoll.agent.protocol import GuestAddress
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.event import Listener, Phase, TrialStep
 from vmtoll.model.facts import HostFacts
@@ -34,7 +35,8 @@ class Session:
     compared with `content`.
 
     `paused`: paused guests by name; `unpausable`: guests that could not be paused; `guests_paused`: number of paused
-    guests on the physical machine of the current trial, None if none idles there.
+    guests on the physical machine of the current trial, None if none idles there. `vcpus`: guest → thread IDs of its
+    virtual CPUs, if libvirt does not run it.
     """
 
     run_id: str
@@ -53,6 +55,7 @@ class Session:
     paused: dict[str, Paused] = field(default_factory=dict)
     unpausable: set[str] = field(default_factory=set)
     guests_paused: int | None = None
+    vcpus: dict[str, list[int]] = field(default_factory=dict)
 
     @property
     def client(self) -> AgentLine:
@@ -78,6 +81,15 @@ class Session:
         host = self.inventory.kvm_host(guest)
         return hypervisors.of(guest, self.line(host)) if host else None
 
+    def addresses(self, guests: Iterable[Host]) -> dict[str, GuestAddress]:
+        """Addresses of the guests that libvirt does not run, by their name on the host; with their known `vcpus`."""
+        addresses: dict[str, GuestAddress] = {}
+        for guest in guests:
+            on_host = None if guest.vars.domain else self.on_host(guest) if guest.guest_name else None
+            if on_host:
+                addresses[on_host.name] = {**on_host.address, "vcpus": self.vcpus.get(guest.name, [])}
+        return addresses
+
     @property
     def reference(self) -> HostFacts:
         """The facts of the first environment's machine, which all others are compared with."""
@@ -95,6 +107,7 @@ class Session:
             suts=[self.line(sut) for sut in suts],
             neighbour=self.line(others[0]) if others and load.neighbour else None,
             host=self.line(host) if host else None,
+            addresses=self.addresses(self.inventory.machines[arm.environment]),
             contained=frozenset(
                 machine.name for machine in participants if host and self.inventory.shares_kernel(machine, host)
             ),
@@ -133,7 +146,8 @@ class TrialReporter:
 class Machines:
     """The machines of a trial. `suts`: one, or several guests of one KVM host that share the load; `neighbour`: another
     guest there with its own load. `host`: that KVM host, or the machine whose kernel a container shares. `contained`:
-    names of all machines that share the kernel of `host`. A client may be the machine under test.
+    names of all machines that share the kernel of `host`. `addresses`: of guests that libvirt does not run. A client
+    may be the machine under test.
     """
 
     clients: Sequence[AgentLine]
@@ -141,6 +155,7 @@ class Machines:
     neighbour: AgentLine | None
     host: AgentLine | None
     contained: frozenset[str]
+    addresses: Mapping[str, GuestAddress] = field(default_factory=dict)
 
     @property
     def serving(self) -> list[AgentLine]:
@@ -167,4 +182,5 @@ class Machines:
         )
         if not domains or self.host is None:
             return {}
-        return {"domains": domains, "neighbours": neighbours, "uri": self.host.host.libvirt_uri}
+        others = {name: self.addresses[name] for name in (*domains, *neighbours) if name in self.addresses}
+        return {"domains": domains, "neighbours": neighbours, "uri": self.host.host.libvirt_uri, "guests": others}

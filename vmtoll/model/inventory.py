@@ -383,11 +383,9 @@ class Host:
 
     @property
     def guest_name(self) -> str | None:
-        """Name of a guest on its host; None where the inventory does not give it."""
-        if self.vars.vmid is not None:
-            return str(self.vars.vmid)
-        by_process = self.vars.qmp_socket or self.vars.unit or self.vars.pid_file
-        return self.vars.domain or (self.name if by_process else None)
+        """libvirt's name of a guest, its own where something else runs it; None where the inventory has neither."""
+        others = (self.vars.vmid, self.vars.qmp_socket, self.vars.unit, self.vars.pid_file)
+        return self.vars.domain or (self.name if any(others) else None)
 
     @property
     def libvirt_uri(self) -> str:

@@ -44,7 +44,7 @@ class Watch:
         client_args = {
             "pulse_s": SHORT_PULSE_S if self.is_short else PULSE_S, "loopback": any(line in clients for line in suts)
         }  # fmt: skip
-        host_args = {"domains": self.machines.domain_args.get("domains", ())}
+        host_args = {name: value for name, value in self.machines.domain_args.items() if name in ("domains", "guests")}
         pending = [
             line.ask(
                 "sample_start",

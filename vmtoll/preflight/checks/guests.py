@@ -1,7 +1,8 @@
-"""Each guest's domain is on its host, and the host has what the guests' profiles need."""
+"""Each guest is on its host, and the host has what the guests' profiles need."""
 
 from collections.abc import Iterator, Sequence
 
+from vmtoll import hypervisors
 from vmtoll.guests import inventory, needs
 from vmtoll.model.errors import AgentError, VmtollError
 from vmtoll.model.inventory import Host
@@ -12,7 +13,7 @@ ORDER = 85
 
 
 def check(lab: Lab) -> Iterator[CheckResult]:
-    """Check libvirt's domains, and with vmtoll/guests/needs.py what the host has."""
+    """Check libvirt's domains, guests of others, and with vmtoll/guests/needs.py what the host has."""
     for guest in lab.by_role["kvm_guest"]:
         if guest.vars.kvm_host is None:
             yield ok(guest.name, "its KVM host is not in the inventory: a run sees only the steal time of it")
@@ -21,6 +22,12 @@ def check(lab: Lab) -> Iterator[CheckResult]:
 
 def _check_host(lab: Lab, host: Host) -> Iterator[CheckResult]:
     guests = [guest for guest in lab.by_role["kvm_guest"] if guest.vars.kvm_host == host.name]
+    if not guests:
+        return
+    for guest in guests:
+        if guest.guest_name and not guest.vars.domain:
+            yield _check_other(lab, host, guest)
+    guests = [guest for guest in guests if guest.vars.domain or not guest.guest_name]
     if not guests:
         return
     running, defined = _domains(lab, host), _domains(lab, host, "--all")
@@ -37,6 +44,18 @@ def _check_host(lab: Lab, host: Host) -> Iterator[CheckResult]:
                 guest.name, f"{host.name} has no domain {domain}", "Correct vmtoll_domain or vmtoll_libvirt_uri."
             )
     yield from _check_needs(lab, host, [guest for guest in guests if guest.vars.profile], running)
+
+
+def _check_other(lab: Lab, host: Host, guest: Host) -> CheckResult:
+    """Check a guest that libvirt does not run."""
+    on_host = hypervisors.of(guest, lab.lines[host.name])
+    if on_host.is_off():
+        return fail(guest.name, f"it does not run on {host.name}", "Start it, or correct its name in the inventory.")
+    try:
+        on_host.definition()
+    except AgentError as error:
+        return fail(guest.name, str(error), "Make its monitor answer: a run asks it too.")
+    return ok(guest.name, f"it runs on {host.name}")
 
 
 def _domains(lab: Lab, host: Host, *words: str) -> list[str]:
