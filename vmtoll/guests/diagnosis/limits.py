@@ -28,7 +28,8 @@ def cpu(domain: ET.Element, facts: Facts) -> Iterator[Step]:
         quota_us = int(domain.findtext(f"cputune/{name}") or 0)
         if quota_us > 0:
             period_us = int(domain.findtext(f"cputune/{period}") or _PERIOD_US)
-            found.append(f"{quota_us / period_us:.4g} of a CPU for {_WHOSE[name]}")
+            cpus = quota_us / period_us
+            found.append(f"{cpus:.4g} {'CPUs' if cpus > 1 else 'of a CPU'} for {_WHOSE[name]}")
             changes.append(Change(f"./cputune/{name}"))
     shares = int(domain.findtext("cputune/shares") or 0)
     usual = _USUAL_WEIGHT.get(facts.get("cgroup_version") or 0, 0)

@@ -164,8 +164,8 @@ def _polling_text(step: Step) -> str:
 
 # When the changes take effect, by what runs the guest.
 EFFECTS = {
-    "proxmox": "Most changes take effect when the guest starts again (`qm shutdown`, `qm start`); a reboot inside the "
-    "guest does not do.",
+    "proxmox": "Most changes take effect when the guest starts again (`qm shutdown`, `qm start`). Each command "
+    "is for the present configuration: after one that changes the same option, diagnose again.",
     "libvirt": "A change takes effect when the guest starts again. virt-xml is in Debian's package virtinst.",
     "qemu": "Options take effect when QEMU starts with them; each change is for the present command line. taskset "
     "and systemctl take effect at once.",
