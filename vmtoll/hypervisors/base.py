@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
-from vmtoll.agent.protocol import Done, GuestAddress
+from vmtoll.agent.protocol import Done, GuestAddress, Process
 from vmtoll.hypervisors.definition import Definition
 from vmtoll.model.errors import AgentError
 from vmtoll.model.inventory import Host
@@ -44,6 +44,18 @@ class Guest(ABC):
         """Resume it if a killed run left it paused."""
         self.host.call("resume_left", guest=self.address)
 
+    def process(self) -> Process:
+        """Its process and threads. Raises AgentError if it does not run."""
+        process: Process | None = self.host.call("process", guest=self.address)
+        if process is None:
+            raise AgentError(f"{self.host.host.name}: {self.name} does not run: {self.missing}", self.host.host.name)
+        return process
+
+    @property
+    def missing(self) -> str:
+        """Text for the error when it does not run: which process is missing."""
+        return f"no process of the domain {self.name}"
+
     def threads(self) -> list[int]:
         """Thread IDs of its virtual CPUs; empty if the threads' names show which they are."""
         return []
@@ -59,6 +71,10 @@ class Guest(ABC):
     @abstractmethod
     def start_command(self) -> list[str]:
         """The command that starts it on its host."""
+
+    @abstractmethod
+    def shut_down(self) -> None:
+        """Ask the guest to shut down, as its power button does."""
 
     @abstractmethod
     def power_off(self) -> None:

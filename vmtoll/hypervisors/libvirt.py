@@ -20,6 +20,9 @@ class LibvirtGuest(Guest):
     def start_command(self) -> list[str]:
         return self._virsh("start")
 
+    def shut_down(self) -> None:
+        self.run(self._virsh("shutdown"))
+
     def power_off(self) -> None:
         self.run(self._virsh("destroy"))
 

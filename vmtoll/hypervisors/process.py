@@ -36,19 +36,18 @@ class ProcessGuest(Guest):
     def start_command(self) -> list[str]:
         self._refuse("starts")
 
+    def shut_down(self) -> None:
+        self._refuse("stops")
+
     def power_off(self) -> None:
         self._refuse("stops")
 
     def is_off(self) -> bool:
         return self.host.call("process", guest=self.address) is None
 
-    def process(self) -> Process:
-        """Its process and threads. Raises AgentError where it does not run."""
-        found: Process | None = self.host.call("process", guest=self.address)
-        if found is None:
-            where = self.guest.vars.unit or self.guest.vars.pid_file
-            raise AgentError(f"{self.host.host.name}: {self.name} does not run: no process of {where}")
-        return found
+    @property
+    def missing(self) -> str:
+        return f"no process of {self.guest.vars.unit or self.guest.vars.pid_file}"
 
     def threads(self) -> list[int]:
         """Thread IDs of its virtual CPUs, by the threads' names."""

@@ -34,6 +34,10 @@ class ProxmoxGuest(QemuGuest):
     def resume(self) -> None:
         Guest.resume(self)
 
+    @property
+    def missing(self) -> str:
+        return f"Proxmox VE runs no guest {self.vmid}"
+
     def start_command(self) -> list[str]:
         return ["qm", "start", self.vmid]
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from vmtoll.agent.protocol import GuestAddress, Process
+from vmtoll.agent.protocol import GuestAddress
 from vmtoll.hypervisors import qmp
 from vmtoll.hypervisors.base import Guest
 from vmtoll.hypervisors.command_line import parse_command_line
@@ -52,15 +52,11 @@ class QemuGuest(Guest):
         return self.host.call("process", guest=self.address) is None
 
     def shut_down(self) -> None:
-        """Press the guest's power button."""
         self._execute("system_powerdown")
 
-    def process(self) -> Process:
-        """Its process and threads. Raises AgentError where it does not run."""
-        found: Process | None = self.host.call("process", guest=self.address)
-        if found is None:
-            raise AgentError(f"{self.host.host.name}: no QEMU process listens on {self.socket}")
-        return found
+    @property
+    def missing(self) -> str:
+        return f"no QEMU process listens on {self.socket}"
 
     def version(self) -> str:
         """`QEMU 7.2.22`."""

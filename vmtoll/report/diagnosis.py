@@ -55,6 +55,9 @@ def summary_lines(diagnoses: Sequence[Diagnosis]) -> Iterator[str]:
         lacking = dict.fromkeys(step.tuning for step in diagnosis.steps if step.state is State.LACKING)
         names = ", ".join(tuning.value for tuning in lacking) or "nothing"
         off = "" if diagnosis.running else "(off) "
+        if not diagnosis.steps:
+            yield f"{words.name_of(diagnosis):{width}}  {diagnosis.monitor}"
+            continue
         names += f" ({diagnosis.program}: limits only)" if diagnosis.program else ""
         yield f"{words.name_of(diagnosis):{width}}  {off}lacks {len(lacking)}: {names}"
 

@@ -179,3 +179,20 @@ def test_the_text_says_how_to_go_back(guest: ProxmoxGuest, inventory: Path) -> N
     assert "qm set 102 --delete cpulimit" in done.stdout
     assert "qm set 102 --cpulimit 1" in done.stdout
     assert "cp /etc/pve/qemu-server/102.conf" in done.stdout
+
+
+def test_one_configuration_that_cannot_be_read_hides_no_other(guest: ProxmoxGuest, inventory: Path, root: Path) -> None:
+    (root / "etc/pve/qemu-server/103.conf").write_text("name: odd\ncores: many\n")
+    every = diagnose("--all", "-i", str(inventory))
+    assert every.returncode == 0, every.stderr
+    assert "103: its definition cannot be read" in every.stdout
+    assert "101 (shop)" in every.stdout
+    alone = diagnose("103", "-i", str(inventory))
+    assert (alone.returncode, alone.stderr.count("\n"), "103: its definition" in alone.stderr) == (2, 1, True)
+
+
+def test_their_uuids_are_known_by_configuration_and_command_line(root: Path, line: AgentLine) -> None:
+    """So that metal which is a guest of the host is refused."""
+    uuid = "6c305acb-a6b6-4cdd-a431-129be2dda0cf"
+    (root / "etc/pve/qemu-server/104.conf").write_text(f"smbios1: uuid={uuid.upper()}\n")
+    assert uuid in hypervisors.uuids(line)

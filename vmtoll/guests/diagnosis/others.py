@@ -54,10 +54,26 @@ class OtherGuests:
         return replace(diagnosis, threads=tuple(_thread_shares(before, after)))
 
     def diagnoses(self, guests: Sequence[FoundGuest], where: str, *, watch: bool) -> list[Diagnosis]:
-        """Of each of these guests. `watch`: with what their threads do now."""
+        """Diagnose guests. `watch`: also measure their threads for a second.
+
+        If there are several, one whose definition cannot be read has no steps.
+        """
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            diagnoses = list(pool.map(lambda guest: self.diagnosis(guest, where), guests))
+            diagnoses = list(
+                pool.map(lambda guest: self._diagnose_or_explain(guest, where, alone=len(guests) == 1), guests)
+            )
             return list(pool.map(self.with_thread_shares, diagnoses, guests)) if watch else diagnoses
+
+    def _diagnose_or_explain(self, guest: FoundGuest, where: str, *, alone: bool) -> Diagnosis:
+        try:
+            return self.diagnosis(guest, where)
+        except (AgentError, ValueError, KeyError) as error:
+            if alone and isinstance(error, AgentError):
+                raise
+            why = f"{guest['name']}: its definition cannot be read: {error}"
+            if alone:
+                raise AgentError(f"{self.line.host.name}: {why}") from error
+            return make_diagnosis(guest, where, (), why)
 
     def used_cpus(self, asking: FoundGuest) -> list[int]:
         """CPUs that virtual CPUs of other guests have to themselves."""

@@ -1,0 +1,65 @@
+"""Guests that libvirt does not run, by their command lines and Proxmox' files."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from vmtoll.agent.monitors import cpu_list, guests, is_libvirts, is_monitor, is_qemu, name_of, pid_of
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("/usr/bin/qemu-system-x86_64", True), ("/usr/bin/kvm", True), ("/usr/libexec/qemu-kvm", True),
+        ("qemu-img", False), ("/usr/bin/python3", False), ("", False),
+    ],
+)  # fmt: skip
+def test_programs_of_qemu(program: str, expected: bool) -> None:
+    assert is_qemu(program) is expected
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["kvm", "-name", "web"], "web"), (["kvm", "-name", "guest=web,debug-threads=on"], "web"),
+        (["kvm", "-name", "web,debug-threads=on"], "web"), (["kvm", "-name"], ""), (["kvm"], ""),
+    ],
+)  # fmt: skip
+def test_names_of_qemus_guests(words: list[str], name: str) -> None:
+    assert name_of(words) == name
+
+
+def test_libvirts_guests_are_known_by_their_monitor() -> None:
+    assert is_libvirts(["kvm", "-chardev", "socket,id=charmonitor,fd=3,server=on,wait=off"])
+    assert not is_libvirts(["kvm", "-chardev", "socket,id=qmp,path=/q"])
+
+
+def test_monitors_are_known_by_their_programs() -> None:
+    assert is_monitor("/opt/firecracker", str(os.getpid()))
+    assert not is_monitor("/usr/bin/python3", str(os.getpid()))
+
+
+def test_guests_of_proxmox_that_are_off_are_listed(tmp_path: Path) -> None:
+    """The number in a file of Proxmox may be another process's by now."""
+    configs, running = tmp_path / "etc/pve/qemu-server", tmp_path / "var/run/qemu-server"
+    configs.mkdir(parents=True)
+    running.mkdir(parents=True)
+    (configs / "101.conf").write_text("name: web\n")
+    (running / "101.pid").write_text(f"{os.getpid()}\n")
+    (found,) = [guest for guest in guests(tmp_path) if guest["kind"] == "proxmox"]
+    assert (found["name"], found["config"], found["process"]) == ("101", "name: web", None)
+    assert pid_of({"kind": "proxmox", "name": "web", "vmid": "101"}, tmp_path) is None
+
+
+def test_a_file_with_the_pid_of_nobody(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    file.write_text("none\n")
+    address = {"kind": "process", "name": "web", "unit": "", "pid_file": str(file)}
+    assert pid_of(address) is None  # type: ignore[arg-type]
+    file.write_text(f"{os.getpid()}\n")
+    assert pid_of(address) == str(os.getpid())  # type: ignore[arg-type]
+
+
+def test_lists_of_cpus() -> None:
+    assert cpu_list("0-2,5\n") == [0, 1, 2, 5]
