@@ -94,9 +94,11 @@ def guests(root: Path = Path("/")) -> list[FoundGuest]:
     known_pids = {str(guest["process"]["pid"]) for guest in listed if guest["process"]}
     for pid in sorted(set(all_pids()) - known_pids, key=int):
         words = read(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
-        if is_qemu(words[0]) and not is_libvirts(words):
+        if is_libvirts(words):
+            continue
+        if is_qemu(words[0]):
             listed.append(_process_guest("qemu", name_of(words) or pid, pid, words))
-        elif not is_qemu(words[0]) and is_monitor(words[0], pid):
+        elif is_monitor(words[0], pid):
             name = _value_of(words, "--id") or unit_of(pid).removesuffix(".service") or pid
             listed.append(_process_guest("process", name, pid, words))
     return listed

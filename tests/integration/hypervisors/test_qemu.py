@@ -2,7 +2,11 @@
 
 import json
 import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +151,37 @@ def test_cpu_time_of_its_virtual_cpus_is_counted_apart(guest: QemuGuest, line: A
     assert set(reading["threads_s"]) == {"vcpu", "vhost", "qemu"}
     assert reading["threads_s"]["vcpu"] > 0
     assert reading["kvm"] == {}
+
+
+def test_a_runner_that_is_killed_lets_go_of_the_socket(guest: QemuGuest) -> None:
+    """It waits for another client when it is killed; the socket is free as soon as that one has gone."""
+    variables = dict(guest.host.host.variables)
+    program = f"""
+from vmtoll.hypervisors import qmp
+from vmtoll.model.inventory import Host
+print("asks", flush=True)
+qmp.ask_one(Host("big", "kvm_host", {variables!r}), {guest.socket!r}, "query-status")
+"""
+    with socket.socket(socket.AF_UNIX) as other:
+        other.connect(guest.socket)
+        other.makefile().readline()
+        with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as runner:
+            assert runner.stdout is not None
+            assert runner.stdout.readline() == "asks\n"
+            while not bridges(guest.socket):
+                assert runner.poll() is None
+            runner.kill()
+    deadline = time.monotonic() + 60
+    while bridges(guest.socket):
+        assert time.monotonic() < deadline
+    assert status(guest) == "running"
+
+
+def bridges(path: str) -> list[str]:
+    """The processes of this machine that join the socket with a runner."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # of one that has ended
+            text = file.read_text(errors="replace")
+            found += [file.parts[2]] if path in text and "monitor.connect" in text else []
+    return found

@@ -1,5 +1,6 @@
 """A QEMU command line in the words of a libvirt definition."""
 
+import json
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -75,6 +76,23 @@ def test_disks(words: Sequence[str], bus: str, kind: str, cache: str) -> None:
     assert disk.get("type") == kind
     assert attributes(web, "devices/disk/target")["bus"] == bus
     assert attributes(web, "devices/disk/driver")["cache"] == cache
+
+
+@pytest.mark.parametrize(("limits", "rates"), [({}, {}), ({"iops-total": 300}, {"total_iops_sec": "300"})])
+def test_a_node_in_nodes_with_a_throttle_group(limits: Mapping[str, int], rates: Mapping[str, str]) -> None:
+    """As Proxmox VE 9 writes a disk: the group is there without limits, too."""
+    cache = {"direct": True, "no-flush": False}
+    device = {"driver": "host_device", "filename": "/dev/pve/vm-101-disk-0", "node-name": "e", "cache": cache}
+    top = {"driver": "throttle", "node-name": "drive-scsi0", "throttle-group": "throttle-drive-scsi0",
+           "file": {"driver": "raw", "node-name": "f", "cache": cache, "file": device}}  # fmt: skip
+    group = {"id": "throttle-drive-scsi0", "qom-type": "throttle-group", "limits": limits}
+    web = defined("-object", json.dumps(group), "-blockdev", json.dumps(top), "-device",
+                  "scsi-hd,bus=scsihw0.0,drive=drive-scsi0,id=scsi0,write-cache=on")  # fmt: skip
+    (disk,) = web.domain.findall("devices/disk")
+    assert disk.get("type") == "block"
+    assert attributes(web, "devices/disk/driver") == {"name": "qemu", "type": "raw", "cache": "none"}
+    found = disk.find("iotune")
+    assert {rate.tag: rate.text for rate in (found if found is not None else ())} == rates
 
 
 def test_neither_cds_nor_firmware_are_disks() -> None:

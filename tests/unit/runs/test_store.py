@@ -253,6 +253,7 @@ def test_only_declared_differences_pass() -> None:
         ("metal", "kvm", "", Accelerator.NONE),
         ("kvm_guest", "kvm", "<domain type='kvm' id='1'>", Accelerator.KVM),
         ("kvm_guest", "qemu", "<domain type='qemu' id='1'>", Accelerator.TCG),
+        ("kvm_guest", "kvm", '<domain type="unknown"><name>microvm</name></domain>', Accelerator.KVM),
         ("kvm_guest", "kvm", "<domain type='qemu'>", Accelerator.TCG),
         ("kvm_guest", "qemu", '<domain id="3" type="kvm">', Accelerator.TCG),
         ("kvm_guest", "kvm", "", Accelerator.TCG),
