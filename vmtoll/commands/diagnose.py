@@ -45,7 +45,10 @@ describe(
 def diagnose(
     guest: Annotated[
         str | None,
-        typer.Argument(help="Name of the guest in libvirt, QEMU, Proxmox (or its VMID) or the inventory.", autocompletion=values.hosts),
+        typer.Argument(
+            help="Name of the guest in libvirt, QEMU, Proxmox (or its VMID) or the inventory.",
+            autocompletion=values.hosts,
+        ),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every guest of the host, a line each, the worst first.")] = False,
     inventory: InventoryOption = None,
