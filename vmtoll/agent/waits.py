@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from itertools import chain
 from pathlib import Path
 
 from vmtoll.agent.machine import read
@@ -63,8 +62,8 @@ class WaitCounter:
 
 def merge_kinds(waits: Iterable[Mapping[str, Mapping[str, int]] | None]) -> dict[str, int]:
     """The threads of several guests together; see guest_waits."""
-    kinds = chain.from_iterable((guest or {}).values() for guest in waits)
-    return dict(chain.from_iterable(threads.items() for threads in kinds))
+    kinds = [threads for guest in waits if guest for threads in guest.values()]
+    return {thread: wait_ns for threads in kinds for thread, wait_ns in threads.items()}
 
 
 def kind_of(thread: str) -> str:

@@ -228,7 +228,7 @@ machines = from_data({
 line = AgentLine(machines.client)
 line.open()
 assert line.call("lock", owner="the one that is killed")["held_by"] is None
-line.hold()
+line.suspend()
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -286,10 +286,10 @@ except KeyboardInterrupt:
 """
     parent = """
 import pathlib, sys
-from vmtoll.campaign.fan_out import Command, fan_out
+from vmtoll.campaign.fan_out import LoggedCommand, fan_out
 folder = pathlib.Path(sys.argv[1])
-first = Command([sys.executable, "-c", sys.argv[2], str(folder)], folder / "x.log")
-second = Command(["touch", str(folder / "second")], folder / "y.log")
+first = LoggedCommand([sys.executable, "-c", sys.argv[2], str(folder)], folder / "x.log")
+second = LoggedCommand(["touch", str(folder / "second")], folder / "y.log")
 list(fan_out({("a", "x"): first, ("a", "y"): second}))
 """
     campaign = subprocess.Popen([sys.executable, "-c", parent, str(tmp_path), child], stderr=subprocess.DEVNULL)

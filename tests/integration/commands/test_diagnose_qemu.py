@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.qemu import PLAIN, QEMU, qemu
+from tests.support.qemu_process import PLAIN, QEMU, qemu
 
 NAME = f"vmtoll-test-{os.getpid()}"
 

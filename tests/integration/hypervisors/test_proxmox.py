@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.qemu import qemu
+from tests.support.qemu_process import qemu
 from vmtoll import hypervisors
 from vmtoll.agent.changed import changes_left, clean_up
 from vmtoll.agent.domains import Domains

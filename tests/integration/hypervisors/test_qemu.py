@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.qemu import qemu
+from tests.support.qemu_process import qemu
 from tests.support.sshd import sshd
 from vmtoll import hypervisors
 from vmtoll.agent.domains import Domains

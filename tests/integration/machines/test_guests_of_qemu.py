@@ -11,7 +11,7 @@ import yaml
 
 from tests.integration.trial.test_guests_together import GUESTS, guests
 from tests.support.measured import run
-from tests.support.qemu import qemu
+from tests.support.qemu_process import qemu
 from tests.support.records import primary, records_of
 from vmtoll.hypervisors import qmp
 from vmtoll.model.errors import InventoryError

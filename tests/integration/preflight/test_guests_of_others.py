@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.support.qemu import qemu
+from tests.support.qemu_process import qemu
 from tests.support.this_machine import data
 from vmtoll.machines.connection import AgentLine
 from vmtoll.preflight.checks.guests import check

@@ -13,7 +13,7 @@ from vmtoll.publish.bundle import open_bundle, publish
 def test_the_bundle_is_marked_emulated_hardware(tmp_path: Path) -> None:
     run = make_run(tmp_path, Truth({"nginx": 0.2}, blocks=2, hardware=Hardware.EMULATED))
     hosts = json.loads((run / "hosts.json").read_text())
-    hosts["host"] |= facts("tcg-max")
+    hosts["host"] |= facts("tcg-max").recorded
     (run / "hosts.json").write_text(json.dumps(hosts))
     bundle = publish(run, tmp_path / "bundle")
     text = (bundle / "README.md").read_text(encoding="utf-8")

@@ -18,6 +18,7 @@ from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.facts import tool_versions
 from vmtoll.machines.session import Session
 from vmtoll.model.errors import ExperimentError, InventoryError
+from vmtoll.model.facts import HostFacts
 from vmtoll.model.finding import Code
 from vmtoll.model.inventory import Host
 from vmtoll.model.trial import ClientPlace, TrialRecord
@@ -93,15 +94,15 @@ def test_the_tool_must_be_on_every_machine_that_sends_and_the_same(
     project.workload_file("tiny").write_text(yaml.safe_dump({**PAGE, "client": "localhost"}))
     resolved = plan(rewrite(), project).resolved
     machines = load_inventory(inventory, resolved.experiment.environments)
-    there: dict[str, dict[str, Any]] = {"client": {"packages": {}}}
-    session = cast(Session, SimpleNamespace(resolved=resolved, inventory=machines, facts=there, lines={}))
+    facts = {"client": HostFacts()}
+    session = cast(Session, SimpleNamespace(resolved=resolved, inventory=machines, facts=facts, lines={}))
     for name, version in (("metal", "2.4.62"), ("metal-two", "2.4.62")):
-        there[name] = {"packages": {"apache2-utils": version}}
+        facts[name] = HostFacts(packages={"apache2-utils": version})
     assert tool_versions(session) == {"ab": "2.4.62"}, "the client needs none"
-    there["metal-two"]["packages"]["apache2-utils"] = "2.4.57"
+    facts["metal-two"].packages["apache2-utils"] = "2.4.57"
     with pytest.raises(InventoryError, match=r"metal-two: the load tool ab is 2\.4\.57, elsewhere 2\.4\.62; run `make"):
         tool_versions(session)
-    del there["metal"]["packages"]["apache2-utils"]
+    del facts["metal"].packages["apache2-utils"]
     with pytest.raises(InventoryError, match="metal: the load tool ab is not there; run `make provision`"):
         tool_versions(session)
 

@@ -98,7 +98,7 @@ def test_three_clients_are_one_load(measured: Measured) -> None:
     in_time = sum(latency_us <= (three.offered.deadline_ms or 0) * 1000 for latency_us in merged_us)
     assert by_three.goodput_rps == pytest.approx(in_time / 300 * (three.offered.offered_rps or 0))
     for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
-        assert getattr(by_three, f"response_time_{name}_us") == merged_us[math.ceil(share * 300) - 1]
+        assert by_three.response_time.of(name) == merged_us[math.ceil(share * 300) - 1]
     assert by_three.response_time.mean_us == pytest.approx(sum(merged_us) / 300)
     lines = (folder / "histograms/b001-o001-a1.hdr").read_bytes().split()
     assert [HdrHistogram.decode(line).get_total_count() for line in lines] == [100, 100, 100]

@@ -80,7 +80,7 @@ def test_vegeta_stopped_early_reports_the_requests_it_sent(load_tools: None, met
     done = sending.wait([], 60.0)
     with pytest.raises(loadgen.ToolError, match="its log holds"):
         adapter.parse(whole, done.output)
-    result = adapter.parse(whole, loadgen.base.Output(**{**vars(done.output), "ended": True}))
+    result = adapter.parse(whole, loadgen.base.Output(**{**vars(done.output), "interrupted": True}))
     assert 0 < result.successful == result.transactions < whole.requests
     assert result.failed == 0
     assert result.sent_us is not None and bool((np.diff(result.sent_us) == 5000).all()), "as many in the schedule"
