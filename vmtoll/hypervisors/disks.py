@@ -17,7 +17,7 @@ _BUSES = {
     "vhost-user-blk": "virtio",
 }
 _LETTERS = {"hda": "ide", "hdb": "ide", "hdc": "ide", "hdd": "ide", "sd": "sd", "mtdblock": "mtd"}
-_NETWORKS = {"rbd", "nbd", "iscsi", "ssh", "http", "https", "gluster", "nfs"}
+_NETWORKS = {"rbd", "nbd", "iscsi", "ssh", "http", "https", "ftp", "ftps", "gluster", "nfs"}
 _NO_DISKS = ("pflash", "floppy", "none", "mtd")
 # QEMU's names of a rate → libvirt's.
 _RATES = {
@@ -87,7 +87,7 @@ def _disk(
     cache = _cache(drives, device, next((live[each] for each in ids if each in live), {}))
     switches = driver(device) if device else {}
     add(element, "driver", name="qemu", type=_format(drives), cache=cache, **switches)
-    add(element, "source", file=path)
+    add(element, "source", **_source(path, drives))
     add(element, "target", dev=name, bus=bus)
     rates = {key: value for each in drives for key, value in _rates(each, "throttling.").items()}
     for each in drives:
@@ -123,11 +123,25 @@ _FILES = ("filename", "file.filename", "file.file.filename", "file", "path")
 
 def _kind(path: str, drives: list[Option]) -> str:
     """libvirt's type of the source: a file, a device of the host, or a network protocol."""
-    drivers = {value for each in drives for key, value in each.values.items() if key.endswith("driver")}
-    if path.startswith("/dev/") or "host_device" in drivers:
+    if path.startswith("/dev/") or "host_device" in _drivers(drives):
         return "block"
-    scheme = path.partition(":")[0]
-    return "network" if scheme in _NETWORKS or drivers & _NETWORKS else "file"
+    return "network" if _protocol(path, drives) else "file"
+
+
+def _protocol(path: str, drives: list[Option]) -> str:
+    """The network protocol of a disk; empty for a local one."""
+    return min(_NETWORKS.intersection([path.partition(":")[0], *_drivers(drives)]), default="")
+
+
+def _drivers(drives: list[Option]) -> set[str]:
+    return {value for each in drives for key, value in each.values.items() if key.endswith("driver")}
+
+
+def _source(path: str, drives: list[Option]) -> dict[str, str]:
+    """The attributes of a source, without the address of a network disk, which may contain credentials."""
+    if protocol := _protocol(path, drives):
+        return {"protocol": protocol}
+    return {} if path.startswith("json:") else {"file": path}
 
 
 def _format(drives: list[Option]) -> str:

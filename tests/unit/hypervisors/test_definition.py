@@ -95,6 +95,22 @@ def test_a_node_in_nodes_with_a_throttle_group(limits: Mapping[str, int], rates:
     assert {rate.tag: rate.text for rate in (found if found is not None else ())} == rates
 
 
+@pytest.mark.parametrize(
+    ("drive", "source"),
+    [
+        ("file=rbd:pool/d:id=admin:key=SECRET,if=virtio", {"protocol": "rbd"}),
+        ("driver=raw,file.driver=rbd,file.pool=SECRET,if=virtio", {"protocol": "rbd"}),
+        ('file=json:{"driver":"rbd",,"pool":"SECRET"},if=virtio', {}),
+        ("file=/d.img,if=virtio", {"file": "/d.img"}),
+    ],
+)
+def test_the_definition_has_no_address_of_a_network_disk(drive: str, source: Mapping[str, str]) -> None:
+    """It goes into a run's facts, and the address may contain credentials."""
+    web = defined("-drive", drive)
+    assert attributes(web, "devices/disk/source") == source
+    assert "SECRET" not in web.xml
+
+
 def test_neither_cds_nor_firmware_are_disks() -> None:
     words = ["-cdrom", "/c.iso", "-drive", "if=pflash,file=/f.fd", "-drive", "file=/c.iso,media=cdrom", "-drive",
              "file=/d.iso,if=none,id=c", "-device", "ide-cd,drive=c"]  # fmt: skip
