@@ -17,7 +17,7 @@ _PERIOD_US = 100_000
 _WHOSE = {"quota": "each virtual CPU", "global_quota": "the whole guest", "emulator_quota": "QEMU's other threads",
           "iothread_quota": "each I/O thread"}  # fmt: skip
 # A guest's weight where nobody has set one: control groups of version 1 and of version 2.
-_USUAL_WEIGHT = {1: 1024, 2: 100}
+USUAL_WEIGHT = {1: 1024, 2: 100}
 
 
 def cpu(domain: ET.Element, facts: Facts) -> Iterator[Step]:
@@ -32,7 +32,7 @@ def cpu(domain: ET.Element, facts: Facts) -> Iterator[Step]:
             found.append(f"{cpus:.4g} {'CPUs' if cpus > 1 else 'of a CPU'} for {_WHOSE[name]}")
             changes.append(Change(f"./cputune/{name}"))
     shares = int(domain.findtext("cputune/shares") or 0)
-    usual = _USUAL_WEIGHT.get(facts.get("cgroup_version") or 0, 0)
+    usual = USUAL_WEIGHT.get(facts.get("cgroup_version") or 0, 0)
     if shares and usual and shares < usual:
         found.append(f"a weight of {shares}, where {usual} is usual")
         changes.append(Change("./cputune/shares"))

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from vmtoll.guests.diagnosis import limits
 from vmtoll.guests.diagnosis.definition import cpus
 from vmtoll.guests.diagnosis.facts import Facts
 from vmtoll.guests.diagnosis.options import with_quotas
@@ -65,7 +66,10 @@ def _kvm(step: Step, guest: ProxmoxGuest) -> CommandPair:
 
 
 def _cpu_limit(step: Step, guest: ProxmoxGuest) -> CommandPair | None:
-    names = [name for name in ("cpulimit", "cpuunits") if guest.config.get(name)]
+    """Delete the limit of CPU time and the weight, where they are below the virtual CPUs and the usual weight."""
+    usual_weight = limits.USUAL_WEIGHT.get(guest.facts.get("cgroup_version") or 0, 0)
+    at_least = {"cpulimit": guest.config.vcpus, "cpuunits": usual_weight}
+    names = [name for name, least in at_least.items() if 0 < float(guest.config.get(name) or 0) < least]
     return guest.exchange(**dict.fromkeys(names)) if names else None
 
 
