@@ -282,6 +282,14 @@ def _names_of(guest: Host) -> list[str]:
     return names if starts_qemu else [*names, "unit"]
 
 
+def _domain_of_its_name(guest: Host, machines: InventoryData) -> str | None:
+    """The guest of libvirt whose domain on the same host has the name of this guest of something else."""
+    if guest.vars.domain or not guest.guest_name:
+        return None
+    others = (other for other in machines.by_role["kvm_guest"] if other.vars.kvm_host == guest.vars.kvm_host)
+    return next((other.name for other in others if other.vars.domain == guest.name), None)
+
+
 def _guests(machines: InventoryData) -> Iterator[Fault]:
     kvm_hosts = {host.name for host in machines.by_role["kvm_host"]}
     for guest in machines.by_role["kvm_guest"]:
@@ -296,6 +304,9 @@ def _guests(machines: InventoryData) -> Iterator[Fault]:
         if len(names) > 1:
             observation = f"{' and '.join(f'vmtoll_{name}' for name in names)} are both set"
             yield Fault(guest.name, observation, "Keep the one of what runs the guest")
+        if other := _domain_of_its_name(guest, machines):
+            observation = f"its name is the vmtoll_domain of {other}, on the same KVM host"
+            yield Fault(guest.name, observation, "Rename it in the inventory: its name identifies it on its host")
         yield from _profile(guest)
         if guest.vars.kvm_host == guest.name:
             yield Fault(guest.name, "vmtoll_kvm_host is the guest itself", "Name the machine that it runs on")

@@ -281,6 +281,13 @@ def test_a_guest_has_one_name_on_its_host_whatever_runs_it() -> None:
     assert {machine for machine, _ in found(relative)} == {"small"}
 
 
+def test_a_guest_of_qemu_does_not_have_the_name_of_a_domain_on_its_host() -> None:
+    """The agent there counts and resumes guests by name."""
+    other = {**GOOD["small"], "vmtoll_environment": "kvm-tuned", "vmtoll_domain": "small"}
+    hosts = {**changed("small", vmtoll_domain=None, vmtoll_qmp_socket="/run/small.qmp"), "web": other}
+    assert found(hosts) == [("small", "its name is the vmtoll_domain of web, on the same KVM host")]
+
+
 def test_a_unit_starts_a_guest_of_qemu_and_alone_is_one_of_another_monitor() -> None:
     with_socket = changed("small", vmtoll_domain=None, vmtoll_qmp_socket="/q", vmtoll_unit="small.service")
     assert found(with_socket) == []
