@@ -53,9 +53,10 @@ def _listens_on(pid: str, path: str) -> bool:
     words = read(f"/proc/{pid}/cmdline").split("\0")
     if not is_qemu(words[0]):
         return False
-    paths = {part for word in words for part in re.split('[,=:"]', word) if "/" in part or part.endswith(path[-8:])}
+    parts = {part for word in words for part in re.split('[,=:"]', word)}
+    paths = [part for part in parts if part.rpartition("/")[2] == path.rpartition("/")[2]]
     folder = _folder(pid)
-    return any(os.path.join(folder, part) == path for part in paths)  # noqa: PTH118 (a Path would drop `..`)
+    return any(os.path.normpath(os.path.join(folder, part)) == os.path.normpath(path) for part in paths)  # noqa: PTH118
 
 
 def _folder(pid: str) -> str:

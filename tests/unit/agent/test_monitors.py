@@ -1,11 +1,14 @@
 """Guests that libvirt does not run, by their command lines and Proxmox' files."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from vmtoll.agent.monitors import cpu_list, guests, is_libvirts, is_monitor, is_qemu, name_of, pid_of
+from vmtoll.agent.protocol import GuestAddress
 
 
 @pytest.mark.parametrize(
@@ -50,6 +53,22 @@ def test_guests_of_proxmox_that_are_off_are_listed(tmp_path: Path) -> None:
     (found,) = [guest for guest in guests(tmp_path) if guest["kind"] == "proxmox"]
     assert (found["name"], found["config"], found["process"]) == ("101", "name: web", None)
     assert pid_of({"kind": "proxmox", "name": "web", "vmid": "101"}, tmp_path) is None
+
+
+@pytest.mark.parametrize("option", ["unix:q.s,server=on", "unix:{folder}/q.s,server=on", "unix:./../{name}/q.s"])
+def test_a_socket_may_be_relative_to_the_folder_of_qemu(tmp_path: Path, option: str) -> None:
+    text = option.format(folder=tmp_path, name=tmp_path.name)
+    argv = ["/usr/bin/qemu-system-x86_64", "-c", "print(flush=True); input()", "-qmp", text]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, executable=sys.executable, stdin=pipe, stdout=pipe, cwd=tmp_path) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()  # it runs
+            address: GuestAddress = {"kind": "qemu", "name": "web", "socket": str(tmp_path / "q.s")}
+            assert pid_of(address) == str(process.pid)
+            assert pid_of({**address, "socket": "/other/q.s"}) is None
+        finally:
+            process.kill()
 
 
 def test_a_file_with_the_pid_of_nobody(tmp_path: Path) -> None:
