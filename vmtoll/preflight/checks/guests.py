@@ -49,12 +49,14 @@ def _check_host(lab: Lab, host: Host) -> Iterator[CheckResult]:
 def _check_other(lab: Lab, host: Host, guest: Host) -> CheckResult:
     """Check a guest that libvirt does not run."""
     on_host = hypervisors.of(guest, lab.lines[host.name])
-    if on_host.is_off():
-        return fail(guest.name, f"it does not run on {host.name}", "Start it, or correct its name in the inventory.")
     try:
+        if on_host.is_off():
+            return fail(
+                guest.name, f"it does not run on {host.name}", "Start it, or correct its name in the inventory."
+            )
         on_host.definition()
     except AgentError as error:
-        return fail(guest.name, str(error), "Make its monitor answer: a run asks it too.")
+        return fail(guest.name, str(error), "A run reads the same: correct that first.")
     return ok(guest.name, f"it runs on {host.name}")
 
 
