@@ -151,6 +151,15 @@ def test_cpu_time_of_its_virtual_cpus_is_counted_apart(guest: QemuGuest, line: A
     assert set(reading["threads_s"]) == {"vcpu", "vhost", "qemu"}
     assert reading["threads_s"]["vcpu"] > 0
     assert reading["kvm"] == {}
+    assert set(reading["waits_ns"]["vcpu"]) == {str(thread) for thread in guest.threads()}
+
+
+def test_waits_of_a_guest_are_sampled(guest: QemuGuest, line: AgentLine) -> None:
+    line.call("sample_start", interval_s=0.05, domains=["web"], guests={"web": guest.address})
+    time.sleep(1)
+    counters = line.call("sample_stop")["counters"]
+    assert len(counters) > 1
+    assert all("wait_s" in reading for reading in counters)
 
 
 def test_a_runner_that_is_killed_lets_go_of_the_socket(guest: QemuGuest) -> None:
