@@ -7,6 +7,7 @@ import json
 import subprocess
 from pathlib import Path
 
+from vmtoll.agent.applied import NOTE, Applied
 from vmtoll.agent.domains import PAUSED, is_paused, read_record, resume_guest
 from vmtoll.agent.machine import read
 from vmtoll.agent.protocol import MachineChanges, ProvisioningChanges
@@ -24,12 +25,15 @@ def changes_left(root: Path, held_by: str | None) -> MachineChanges:
         "guests": sorted(path.stem for path in (root / GUESTS).glob("*.xml")),
         "paused": sorted(path.name for path in (root / PAUSED).glob("*")),
         "servers": _servers(),
+        "change": _change(root / NOTE),
         "held_by": held_by,
     }
 
 
 def clean_up(root: Path) -> list[str]:
-    """Clean up after a killed run: resume the guests that it paused, stop its servers. Returns what was done."""
+    """Clean up after a killed run: resume the guests that it paused, stop its servers, revert the change that it
+    applied. Returns what was done.
+    """
     actions = []
     for path in sorted((root / PAUSED).glob("*")):
         with contextlib.suppress(RuntimeError):  # the guest may be gone by now
@@ -40,6 +44,9 @@ def clean_up(root: Path) -> list[str]:
     for unit in _servers():
         subprocess.run(["systemctl", "stop", unit], capture_output=True, timeout=60, check=True)
         actions.append(f"{unit} stopped")
+    name = _change(root / NOTE)
+    if Applied(root).revert()["ran"]:
+        actions.append(f"change {name} reverted")
     return actions
 
 
@@ -69,6 +76,10 @@ def _tuned(path: Path) -> list[str]:
     record = json.loads(path.read_text(encoding="utf-8"))
     same_boot = record["boot"] == read("/proc/sys/kernel/random/boot_id")
     return sorted(name for name in record["was"] if same_boot or name in AFTER_BOOT)
+
+
+def _change(path: Path) -> str | None:
+    return str(json.loads(path.read_text(encoding="utf-8"))["name"]) if path.exists() else None
 
 
 def _servers() -> list[str]:

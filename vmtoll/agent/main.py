@@ -2,7 +2,7 @@
 
 It reads one JSON request a line, `{"id", "op", "args"}`, and answers `{"id", "result"}` or `{"id", "error"}`,
 in any order. When its input ends (the runner is gone) it resumes the guests it paused, kills what it started, stops
-the servers it started and releases its lock.
+the servers it started, reverts the change that it applied and releases its lock.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from vmtoll.agent.applied import Applied
 from vmtoll.agent.changed import active_units, changes_left, clean_up
 from vmtoll.agent.commands import Commands
 from vmtoll.agent.conditions import clock, mask_of, network, ports, survey
@@ -93,9 +94,13 @@ class Agent:
         self.op_pause, self.op_resume = self.domains.pause, self.domains.resume
         self.op_resume_left = self.domains.resume_left
         self.op_note_paused, self.op_forget_paused = self.domains.add_record, self.domains.remove_record
+        self.applied = Applied()
+        self.op_apply, self.op_revert, self.op_keep_change = (
+            self.applied.apply, self.applied.revert, self.applied.keep,
+        )  # fmt: skip
 
     def op_hello(self, root: str = "/") -> dict[str, int | str]:
-        self.root = Path(root)
+        self.root = self.applied.root = Path(root)
         return {"pid": os.getpid(), "python": sys.version.split()[0]}
 
     def op_boot(self) -> dict[str, str]:
@@ -407,6 +412,7 @@ class Agent:
         for name in list(self.started_servers):
             with contextlib.suppress(Exception):
                 self.server(name).stop(20)
+        self.applied.close()
 
 
 def retry_until_answer(ask: Callable[[], Answer], url: str, limit_s: float) -> Answer:

@@ -286,11 +286,14 @@ class ProvisioningChanges(TypedDict):
 
 
 class MachineChanges(TypedDict):
-    """What vmtoll changed on a machine and has not undone; `servers`: units that run; `held_by`: a run in progress."""
+    """What vmtoll changed on a machine and has not undone; `servers`: units that run; `change`: the one that is in
+    place, by name; `held_by`: a run in progress.
+    """
 
     provisioned: ProvisioningChanges | None
     tuned: list[str]
     guests: list[str]
     paused: list[str]
     servers: list[str]
+    change: str | None
     held_by: str | None

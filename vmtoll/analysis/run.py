@@ -94,7 +94,8 @@ class Run(folder.StoredRun):
         environment, or a host that carries more than one guest (in the embedded lab any host).
         """
         facts = self.hosts.get(machine or "")
-        if facts is None or facts.environment == arm.environment:
+        machine_of = self.manifest.experiment.machine_of
+        if facts is None or machine_of(facts.environment or "") == machine_of(arm.environment):
             return False
         guests = {other.environment for other in self.arms if self.accelerator(other) is not Accelerator.NONE}
         is_alone = facts.is_kvm_host and self.manifest.lab != "embedded" and guests == {arm.environment}

@@ -57,6 +57,7 @@ describe(
     "vmtoll ab kvm-2009 kvm-default",
     "vmtoll ab metal kvm-default --server nginx --workload site-steady --until 2,30",
     "vmtoll ab old new --inventory hosts.yml --metric tail --at-most-min 20 --junit ab.xml",
+    "vmtoll ab metal no-thp -i hosts.yml --apply 'thp never' --revert 'thp madvise'",
     exits={
         Exit.WORSE: "the second environment is worse in a figure that counts",
         Exit.UNDECIDED: "none is worse, and one is undecided",
@@ -92,6 +93,11 @@ def ab(
     at_most_min: Annotated[
         float | None, typer.Option(help="Measure nothing if it would take longer, in minutes.", min=0)
     ] = None,
+    apply: Annotated[
+        str | None,
+        typer.Option(help="Command that makes the second environment, a name of your own, out of the first."),
+    ] = None,
+    revert: Annotated[str, typer.Option(help="Command that undoes --apply, between blocks and at the end.")] = "",
     link: Annotated[str, typer.Option(help="Rate of the client's link: unshaped, 100mbit, …")] = "unshaped",
     inventory: InventoryOption = None,
     limit: LimitOption = None,
@@ -110,6 +116,8 @@ def ab(
             raise UserError(f"--metric {name}: unknown metric; allowed: {', '.join(METRICS)}")
     if baseline == other:
         raise UserError(f"{baseline} is both sides; name two environments")
+    if bool(apply) != bool(revert):
+        raise UserError("--apply and --revert go together: the first environment is what --revert restores")
     keys = {
         "question": f"is {other} worse than {baseline}?",
         "environments": [baseline, other],
@@ -121,6 +129,7 @@ def ab(
         "duration_s": duration_s,
         "link": link,
         "shares_of": "slowest",
+        **({"changes": {other: {"of": baseline, "apply": apply, "revert": revert}}} if apply else {}),
     }
     file = results / FOLDER / f"{baseline}-{other}.yml"
     planned = _planned(file, keys, until, resume)
@@ -135,7 +144,7 @@ def ab(
         return
     say(cost_text(planned))
     _write(file, keys)
-    machines = inventory or _lab(planned, link)
+    machines = inventory or lab_for(planned, link)
     with Progress() as progress:
         folder = measure(planned, machines, results, resume, listener=progress, limit=limit, judge=judge)
     raise SystemExit(_answer(folder, metric or [], junit, as_json=as_json))
@@ -163,10 +172,8 @@ def _check_time(planned: Plan, at_most_min: float | None) -> None:
         )
 
 
-def cost_text(planned: Plan) -> str:
-    """`54 trials, about 9 minutes, in the order of 1.2 million requests to nginx: 10 users`; with `until` "at most"."""
-    from vmtoll.report.words import load_text, plural  # noqa: PLC0415 (loads pandas)
-
+def requests_of(planned: Plan) -> float:
+    """The order of magnitude of a plan's requests, warm-ups included."""
     experiment = planned.resolved.experiment
     requests = 0.0
     for trial in planned.trials:
@@ -175,20 +182,33 @@ def cost_text(planned: Plan) -> str:
         seconds = experiment.warmup_s + experiment.duration_s + crosscheck_s
         request_count = workload.count(experiment.scale) if isinstance(workload, ClosedWorkload) else None
         requests += request_count or seconds * (load.value if load.kind.value == "rate" else ASSUMED_RPS)
+    return requests
+
+
+def requests_text(requests: float) -> str:
+    """`1.2 million`, `270,000`."""
+    return f"{requests / 1e6:.1f} million" if requests >= 1e6 else f"{requests:,.0f}"
+
+
+def cost_text(planned: Plan) -> str:
+    """`54 trials, about 9 minutes, in the order of 1.2 million requests to nginx: 10 users`; with `until` "at most"."""
+    from vmtoll.report.words import load_text, plural  # noqa: PLC0415 (loads pandas)
+
+    experiment = planned.resolved.experiment
     loads = sorted({trial.scenario.load for trial in planned.trials}, key=lambda load: load.sort_key)
     minutes = plural(math.ceil(planned.total_s / 60), "minute")
     qualifier = "at most" if experiment.until else "about"
-    amount = f"{requests / 1e6:.1f} million" if requests >= 1e6 else f"{requests:,.0f}"
+    amount = requests_text(requests_of(planned))
     return (
         f"{len(planned.trials)} trials, {qualifier} {minutes}, in the order of {amount} requests to "
         f"{', '.join(experiment.servers)}: {', '.join(map(load_text, loads))}"
     )
 
 
-def _lab(planned: Plan, link: str) -> Path:
+def lab_for(planned: Plan, link: str) -> Path:
     """Bring up the embedded lab with the plan's environments, unless it has them; return its inventory."""
     embedded.require_root()
-    environments = planned.resolved.environments
+    environments = planned.resolved.machines
     if not embedded.status()["up"] or not set(environments) <= environments_of(embedded.require()):
         guests = [name for name in environments if name != METAL]
         embedded.up(link, say, topology.shape(profiles=guests))

@@ -183,4 +183,5 @@ def _text(campaign: "Campaign") -> str:
 
 def _absent(bed: "Bed", planned: Plan) -> list[str]:
     """The experiment's environments that no machine of a test bed has."""
-    return sorted(set(planned.resolved.experiment.environments) - bed.environments)
+    experiment = planned.resolved.experiment
+    return sorted({experiment.machine_of(name) for name in experiment.environments} - bed.environments)

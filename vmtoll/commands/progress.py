@@ -24,6 +24,7 @@ from vmtoll.model.event import (
     MarginHidden,
     NotMeasured,
     NotPaused,
+    NotReverted,
     Phase,
     RunEnded,
     TrialEnded,
@@ -75,6 +76,7 @@ def _line_of(
     event: NotMeasured
     | MarginHidden
     | NotPaused
+    | NotReverted
     | Connecting
     | ComparingMachines
     | MachineStep
@@ -85,6 +87,8 @@ def _line_of(
     match event:
         case NotMeasured(name, why):
             line = f"skipped: {name}: {why}"
+        case NotReverted(machine, why):
+            line = f"machine: {machine}: {why}"
         case MarginHidden() | NotPaused():
             line = f"note: {_note(event)}"
         case Connecting() | ComparingMachines():
@@ -205,6 +209,7 @@ def _absence(event: MachineStep) -> str:
 def _step(event: TrialStep) -> str:
     """The current step of a trial: `nginx on kvm-default: siege measures`."""
     texts = {
+        Phase.ALTERING: "changing the machine",
         Phase.STARTING: "starting",
         Phase.CAPACITY: f"measuring the capacity with {event.tool}",
         Phase.PREPARING: f"{event.tool} warms up",

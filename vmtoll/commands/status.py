@@ -25,7 +25,7 @@ def status(inventory: InventoryOption = None, limit: LimitOption = None, as_json
     """List what vmtoll changed on each machine and has not undone.
 
     That is what provisioning and tuning changed, the guests that vmtoll made, and what a killed run left: paused
-    guests, servers that run. `vmtoll unprovision` restores all of it.
+    guests, servers that run, a change. `vmtoll unprovision` restores all of it.
     """
     path = inventory or embedded.require()
     undo_plan = UndoPlan.of(read_valid_inventory(path, limit), path, limit)
@@ -67,6 +67,8 @@ def _sentences(changed: MachineChanges) -> Iterator[str]:
             yield f"guests paused by a run that was killed: {', '.join(changed['paused'])}"
         if changed["servers"]:
             yield f"servers left by a run that was killed: {', '.join(changed['servers'])}"
+        if changed["change"]:
+            yield f"change left by a run that was killed: {changed['change']}"
 
 
 describe("unprovision", "vmtoll unprovision --inventory hosts.yml --check", "vmtoll unprovision -i hosts.yml --yes")

@@ -38,6 +38,19 @@ def reboot(session: Session, tell: Listener) -> None:
     hosts = {host.name: host for sut in inventory.under_test if (host := inventory.kvm_host(sut))}
     guests = [sut for sut in inventory.under_test if inventory.kvm_host(sut)]
     others = [*(sut for sut in inventory.under_test if sut not in guests), *_remote(hosts.values())]
+    _boot(session, guests, others, tell)
+
+
+def boot_machine(session: Session, sut: Host, tell: Listener) -> None:
+    """Boot one machine under test; a guest with a known host also gets a new QEMU process.
+
+    Raises VmtollError when it does not boot or come back.
+    """
+    is_guest = session.inventory.kvm_host(sut) is not None
+    _boot(session, [sut] if is_guest else [], [] if is_guest else [sut], tell)
+
+
+def _boot(session: Session, guests: Sequence[Host], others: Sequence[Host], tell: Listener) -> None:
     lines = [session.line(host) for host in (*guests, *others)]
     before = {line: _identity(line) for line in lines}
     for guest in guests:

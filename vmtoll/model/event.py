@@ -13,6 +13,7 @@ from vmtoll.model.until import Look, Stop
 class Phase(StrEnum):
     """Phase of a trial."""
 
+    ALTERING = "altering"  # the arm's change is put in place
     STARTING = "starting"  # the server is started
     CAPACITY = "capacity"  # the closed loop that a share is taken of
     PREPARING = "preparing"  # a tool warms the server up
@@ -53,6 +54,14 @@ class MarginHidden:
 @dataclass(frozen=True)
 class NotPaused:
     """An idle guest on the measured machine cannot be paused, and why; the run goes on with the guest running."""
+
+    machine: str
+    why: str
+
+
+@dataclass(frozen=True)
+class NotReverted:
+    """A change stays in place on a machine at the end of a run: why, and what to do."""
 
     machine: str
     why: str
@@ -152,6 +161,7 @@ Event = (
     NotMeasured
     | MarginHidden
     | NotPaused
+    | NotReverted
     | Connecting
     | ComparingMachines
     | MachineStep

@@ -113,6 +113,23 @@ class Claim(Document):
         return self
 
 
+class Change(Document):
+    """A change of a machine as an environment of its own: the commands that bring it about and undo it, by a shell."""
+
+    of: str = Field(default=METAL, description="environment whose machine is changed")
+    apply: str = Field(min_length=1, description="command that puts the change in place, before each of its trials")
+    revert: str = Field(
+        default="",
+        description="command that undoes it, before trials without it, at the end and after a kill; changes with the "
+        "same command replace each other without it; empty: nothing is undone",
+    )
+    on: Literal["machine", "host"] = Field(
+        default="machine", description="where they run: the machine, or the KVM host of a guest"
+    )
+    boots: bool = Field(default=False, description="the machine boots after them; a guest gets a new QEMU process")
+    limit_s: float = Field(default=600.0, gt=0, description="time limit of a command, wall clock")
+
+
 class Experiment(Document):
     """A question, its matrix, and how it is measured."""
 
@@ -127,7 +144,11 @@ class Experiment(Document):
     scale: Scale | None = Field(
         default=None, description="which of the file's `scales` these keys are of; set by vmtoll"
     )
-    environments: list[str] = Field(min_length=1, description="`metal` and guest profiles")
+    environments: list[str] = Field(min_length=1, description="`metal`, guest profiles, and names of `changes`")
+    changes: dict[str, Change] = Field(
+        default_factory=dict,
+        description="name of an environment → the change that makes it out of another, on the same machine",
+    )
     baseline: str | None = Field(
         default=None,
         description="environment that the others are compared with; unset: `metal`, else the first environment",
@@ -198,6 +219,23 @@ class Experiment(Document):
                 "change blocks or boots"
             )
         return self
+
+    @model_validator(mode="after")
+    def _changes_of_machines(self) -> Self:
+        for name, change in self.changes.items():
+            if name not in self.environments:
+                raise ValueError(f"changes: {name}: is none of `environments`; add it there")
+            if change.of in self.changes:
+                raise ValueError(
+                    f"changes: {name}: of: {change.of!r} is a change itself; name the machine's environment"
+                )
+            if change.on == "host" and change.of == METAL:
+                raise ValueError(f"changes: {name}: on: metal has no KVM host; leave it out")
+        return self
+
+    def machine_of(self, environment: str) -> str:
+        """The environment by which inventories name the machine of this environment: another one for a change."""
+        return self.changes[environment].of if environment in self.changes else environment
 
     @property
     def baseline_arm(self) -> Arm:

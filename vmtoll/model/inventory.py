@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -454,8 +454,15 @@ class Inventory:
 
     @property
     def under_test(self) -> list[Host]:
-        """The machines under test of all environments."""
-        return [host for hosts in self.machines.values() for host in hosts]
+        """The machines under test of all environments, each once."""
+        return list({host.name: host for hosts in self.machines.values() for host in hosts}.values())
+
+    def with_environments(self, machine_of: Mapping[str, str]) -> "Inventory":
+        """The same for these environments. `machine_of`: environment → that by which the inventory names its machine;
+        one that the inventory lacks is left out.
+        """
+        machines = {name: self.machines[of] for name, of in machine_of.items() if of in self.machines}
+        return replace(self, machines=machines)
 
     def host(self, machine: Host) -> Host | None:
         """The host of a guest, or the machine whose kernel a container shares."""

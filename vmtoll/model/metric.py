@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from vmtoll.model.finding import CLOSED_LOOP_LIMITS, OPEN_LOOP_LIMITS, Code, Role
 from vmtoll.model.load import Load
-from vmtoll.model.trial import METAL, Measurement, TrialRecord
+from vmtoll.model.trial import Accelerator, Measurement, TrialRecord
 
 # A request that the client gave up took CPU too: if fewer than this share were answered, CPU time per answer means
 # nothing. A ramp gives up every request that misses its deadline.
@@ -55,7 +55,7 @@ class Metric:
     def value(self, record: TrialRecord, role: Role) -> float | None:
         """The figure of a trial's measurement of this role; None where it has none."""
         measurement = record.measurement(role)
-        return None if measurement is None else self.of(measurement, guest=record.arm.environment != METAL)
+        return None if measurement is None else self.of(measurement, guest=record.accelerator is not Accelerator.NONE)
 
     def of(self, measurement: Measurement, *, guest: bool) -> float | None:
         """The figure of one measurement; None where it has none."""

@@ -33,8 +33,20 @@ def check_inventory(resolved: Resolved, inventory: Inventory, inventory_path: Pa
                 f"{host.name}: set both vmtoll_kvm_host and a variable that names the guest there, such as "
                 "vmtoll_domain, or neither"
             )
-    if resolved.experiment.boots > 1:
+    if resolved.experiment.boots > 1 or any(change.boots for change in resolved.experiment.changes.values()):
         _check_boots(inventory)
+    _check_changes(resolved, inventory)
+
+
+def _check_changes(resolved: Resolved, inventory: Inventory) -> None:
+    """Raise ExperimentError for a change that runs on a KVM host which the inventory does not name."""
+    for name, change in resolved.experiment.changes.items():
+        for host in inventory.machines.get(name, ()) if change.on == "host" else ():
+            if inventory.kvm_host(host) is None:
+                raise ExperimentError(
+                    f"{resolved.file}: changes.{name}.on: the inventory names no KVM host of {host.name}; set "
+                    "vmtoll_kvm_host and vmtoll_domain, or leave `on` out"
+                )
 
 
 def _check_boots(inventory: Inventory) -> None:
@@ -43,7 +55,7 @@ def _check_boots(inventory: Inventory) -> None:
         if host.is_local and host.vars.reboot is None and inventory.kvm_host(host) is None:
             raise InventoryError(
                 f"{host.name}: `boots` would boot the machine that vmtoll runs on; set vmtoll_reboot for it, "
-                "or boots: 1"
+                "or leave `boots` out"
             )
     for host in (*inventory.under_test, *inventory.kvm_hosts.values()):
         if host.vars.tuning and not host.is_local:

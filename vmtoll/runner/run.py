@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from vmtoll.machines import facts
 from vmtoll.machines.boots import is_reboot_due, reboot
+from vmtoll.machines.changes import revert_all, revert_left
 from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.idle_guests import resume_all, resume_left, settle
 from vmtoll.machines.recovery import restore, take
@@ -141,7 +142,10 @@ def _load_inventory(resolved: Resolved, path: Path, limit: str | None) -> Invent
     steps = resolved.experiment.tuning_steps
     baseline = resolved.experiment.baseline_arm.environment
     optional = [name for name in steps.environments if name != baseline] if steps else ()
-    return load_inventory(path, resolved.experiment.environments, resolved.guests, limit, optional)
+    experiment = resolved.experiment
+    machine_of = {name: experiment.machine_of(name) for name in experiment.environments}
+    inventory = load_inventory(path, list(dict.fromkeys(machine_of.values())), resolved.guests, limit, optional)
+    return inventory.with_environments(machine_of)
 
 
 def _make_plan(resolved: Resolved, order_seed: int | None) -> Plan:
@@ -219,6 +223,7 @@ def run(
     except KeyboardInterrupt as error:
         raise (RunInterruptedError(store.run_dir) if store.records() else error) from None
     finally:
+        revert_all(session, tell)
         resume_all(session)
         for line in lines.values():
             line.close()
@@ -321,6 +326,7 @@ def _lock_and_compare(session: Session, planned: Plan) -> None:
     for host in session.inventory.hosts():
         if host.role != "kvm_host":
             take(session, host)
+    revert_left(session)
     session.facts = facts.gather(session)
     session.accelerators, session.hardware = facts.accelerators(session), facts.hardware(session)
     if session.store.manifest() is not None:

@@ -110,6 +110,11 @@ class Resolved:
         return remaining
 
     @property
+    def machines(self) -> list[str]:
+        """The environments by which inventories name the machines, each once: a change has no machine of its own."""
+        return list(dict.fromkeys(map(self.experiment.machine_of, self.environments)))
+
+    @property
     def guests(self) -> int:
         """Number of guests of one environment that must share one KVM host."""
         shared = [w for w in self.workloads.values() if isinstance(w, SharedHostWorkload)]
@@ -143,7 +148,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         experiment = Experiment(name=path.stem, **data)
     except ValidationError as error:
         raise validation_error(path, Experiment, error) from None
-    check_names(path, "environments[]", "environment", experiment.environments, registry.environments())
+    _check_environments(path, experiment, registry.environments())
     if experiment.baseline:
         check_names(path, "baseline", "environment of this experiment", [experiment.baseline], experiment.environments)
     check_names(path, "servers[]", "server", experiment.servers, registry.servers())
@@ -175,6 +180,17 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
                 location = f"{file_of(name, registry)}: page"
                 raise ExperimentError(f"{location}: {unknown('page', workload.page, pages)}")
     return _with_control(resolve(path, experiment, workloads, site, registry))
+
+
+def _check_environments(path: Path, experiment: Experiment, machines: list[str]) -> None:
+    """Raise ExperimentError unless each environment is one of `machines`, or a change of one of them."""
+    for name, change in experiment.changes.items():
+        if name in machines:
+            raise ExperimentError(f"{path}: changes.{name}: is a guest profile or metal; give the change another name")
+        check_names(path, f"changes.{name}.of", "environment", [change.of], machines)
+    check_names(
+        path, "environments[]", "environment", experiment.environments, [*machines, *experiment.changes]
+    )  # fmt: skip
 
 
 def resolve(

@@ -46,10 +46,13 @@ class TrialServer:
 
     def _unlike_reference(self, line: AgentLine, started: StartedServer) -> list[Finding]:
         session, machine, declared = self.session, line.host.name, self.driver.experiment.declared_differences
+        of_content = gates.content(session.content["digest"], session.facts[machine].content_digest, machine)
+        if self.driver.spec.arm.environment in self.driver.experiment.changes:
+            return of_content  # the server, or the kernel's parameters, may be what the change is about
         return [
             *gates.fingerprint(session.reference.server(self.server).model_dump(), started, self.server, machine),
             *gates.sysctls(session.reference.sysctls, started["sysctls"], machine, declared),
-            *gates.content(session.content["digest"], session.facts[machine].content_digest, machine),
+            *of_content,
         ]
 
     def handshake(self) -> list[Finding]:

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
+from vmtoll.machines.changes import alter
 from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.recovery import wait_until_booted
 from vmtoll.machines.session import Session, TrialReporter
@@ -142,6 +143,9 @@ class Trial:
         cold = self.driver.is_cold
         if share_targets := self.share_targets:
             self.driver.capacity = smallest_capacity(share_targets, self.session.store.capacities())
+        if self.session.resolved.experiment.changes:
+            self.tell(Phase.ALTERING)
+            alter(self.session, self.spec.arm.environment, self.tell.listener)
         self.tell(Phase.STARTING)
         server_cores, start_findings = self.server.start()
         start_findings += self.server.handshake()

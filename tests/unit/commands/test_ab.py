@@ -1,5 +1,6 @@
 """`vmtoll ab`: what the exit code says, and what is printed before a request is sent."""
 
+import json
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -71,6 +72,8 @@ def exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str) -> o
         (["metal", "kvm-default", "--metric", "speed"], "--metric speed: unknown metric"),
         (["metal", "kvm-default", "--at-most-min", "0.1"], "--at-most-min is 0.1"),
         (["metal", "kvm-default", "--blocks", "3"], "--blocks"),
+        (["metal", "changed", "--apply", "true"], "--apply and --revert go together"),
+        (["metal", "kvm-default", "--apply", "true", "--revert", "true"], "changes.kvm-default: is a guest profile"),
         (["metal"], "missing argument 'other'"),
     ],
 )
@@ -92,6 +95,14 @@ def test_a_defect_is_no_verdict(
     monkeypatch.setattr("vmtoll.commands.ab.plan", broken)
     assert exit_code(monkeypatch, tmp_path, "ab", "metal", "kvm-default") == 128
     assert "RuntimeError: defect" in capsys.readouterr().err
+
+
+def test_a_change_is_an_environment_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["metal", "changed", "--apply", "true", "--revert", "true", "--dry-run", "--json"]
+    assert exit_code(monkeypatch, tmp_path, "ab", *words) == 0
+    assert {trial["arm"] for trial in json.loads(capsys.readouterr().out)["trials"]} >= {"metal", "changed"}
 
 
 def test_what_it_takes_is_said_and_a_dry_run_writes_nothing(

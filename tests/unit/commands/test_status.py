@@ -4,7 +4,7 @@ from vmtoll.agent.protocol import MachineChanges
 from vmtoll.commands.status import sentences
 
 NOTHING: MachineChanges = {
-    "provisioned": None, "tuned": [], "guests": [], "paused": [], "servers": [], "held_by": None,
+    "provisioned": None, "tuned": [], "guests": [], "paused": [], "servers": [], "change": None, "held_by": None,
 }  # fmt: skip
 
 
@@ -26,6 +26,7 @@ def test_all_that_is_changed() -> None:
             "guests": ["guest1"],
             "paused": ["guest1"],
             "servers": ["vmtoll-nginx.service"],
+            "change": "thp",
             "held_by": None,
         }
     )
@@ -35,6 +36,7 @@ def test_all_that_is_changed() -> None:
         "guests made: guest1",
         "guests paused by a run that was killed: guest1",
         "servers left by a run that was killed: vmtoll-nginx.service",
+        "change left by a run that was killed: thp",
     ]
 
 

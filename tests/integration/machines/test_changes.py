@@ -1,0 +1,176 @@
+"""A change of this machine as an arm: real agents, tools and a real lighttz; what is left after a kill."""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.measured import run
+from tests.support.records import records_of
+from vmtoll.agent.applied import NOTE
+from vmtoll.machines.connection import AgentLine
+from vmtoll.model.errors import AgentError, ExperimentError
+from vmtoll.model.event import Event, NotReverted, TrialEnded
+from vmtoll.model.finding import Code
+from vmtoll.model.inventory import Host
+from vmtoll.spec.catalog import Registry
+
+Rewrite = Callable[..., Path]
+
+
+@contextmanager
+def agent(root: Path) -> Iterator[AgentLine]:
+    line = AgentLine(Host("here", "metal", {"ansible_connection": "local", "vmtoll_root": str(root)}))
+    line.open()
+    try:
+        yield line
+    finally:
+        line.close()
+
+
+def change(log: Path, name: str = "changed", **keys: Any) -> dict[str, Any]:
+    """Arguments of `apply` and `revert` that each write a line."""
+    return {
+        "name": name, "apply": f"echo apply {name} >>{log}", "revert": f"echo revert >>{log}", "limit_s": 10.0, **keys,
+    }  # fmt: skip
+
+
+def lines_of(log: Path) -> list[str]:
+    return log.read_text().splitlines() if log.exists() else []
+
+
+def test_changes_with_one_way_back_replace_each_other(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with agent(tmp_path) as line:
+        assert line.call("apply", **change(log, "one")) == {"ran": True}
+        assert line.call("apply", **change(log, "one")) == {"ran": False}
+        line.call("apply", **change(log, "two"))
+        line.call("apply", **change(log, "three", revert=f"echo another way >>{log}"))
+        assert line.call("revert") == {"ran": True}
+        assert line.call("revert") == {"ran": False}
+    assert lines_of(log) == ["apply one", "apply two", "revert", "apply three", "another way"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_change_is_reverted_after_a_kill(tmp_path: Path, number: signal.Signals) -> None:
+    """By the agent itself where it can, else by the next one, from the note on the disk."""
+    log = tmp_path / "log"
+    with agent(tmp_path) as line:
+        line.call("apply", **change(log))
+        os.kill(line.call("hello", root=str(tmp_path))["pid"], number)
+    is_done = number is signal.SIGTERM
+    assert lines_of(log) == ["apply changed", *["revert"] * is_done]
+    assert (tmp_path / NOTE).exists() is not is_done
+    with agent(tmp_path) as line:
+        assert line.call("revert") == {"ran": not is_done}
+    assert lines_of(log) == ["apply changed", "revert"]
+
+
+def test_a_command_that_is_still_running_ends_with_the_agent(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with agent(tmp_path) as line:
+        pending = line.ask("apply", **change(log, apply=f"echo begun >>{log}; sleep 600"))
+        while not lines_of(log):
+            assert not line.lost_because
+        assert pending is not None
+    assert lines_of(log) == ["begun", "revert"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"apply": "echo no such package; exit 3"}, "failed (exit code 3): no such package"),
+        ({"apply": "sleep 60", "limit_s": 0.1}, "took longer than 0.1 s"),
+    ],
+)
+def test_a_change_that_fails_is_reverted(tmp_path: Path, keys: dict[str, Any], said: str) -> None:
+    log = tmp_path / "log"
+    with agent(tmp_path) as line:
+        with pytest.raises(AgentError) as failed:
+            line.call("apply", **change(log) | keys)
+        assert said in str(failed.value)
+        assert lines_of(log) == ["revert"]
+
+
+def test_a_change_that_cannot_be_reverted_is_named(tmp_path: Path) -> None:
+    with agent(tmp_path) as line:
+        line.call("apply", **change(tmp_path / "log", revert="exit 1"))
+        with pytest.raises(AgentError, match=f"changed stays in place.*remove {tmp_path / NOTE}"):
+            line.call("revert")
+        assert json.loads((tmp_path / NOTE).read_text())["name"] == "changed"
+        (tmp_path / NOTE).unlink()
+
+
+def changed_experiment(rewrite: Rewrite, log: Path, **keys: Any) -> Path:
+    """`metal`, and `metal` with a change that writes a line."""
+    apply = {"apply": f"echo apply >>{log}", "revert": f"echo revert >>{log}", **keys}
+    return rewrite(environments=["metal", "changed"], changes={"changed": apply}, noise_floor=None)
+
+
+def test_a_change_and_its_machine_alternate_by_block(
+    project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite, load_tools: None
+) -> None:
+    """Two blocks in both orders: the arms that follow each other in the same state need no command."""
+    del load_tools
+    log = tmp_path / "log"
+    run_dir = run(changed_experiment(rewrite, log), inventory, tmp_path / "r", registry=project)
+    records = records_of(run_dir)
+    arms = [record.arm.environment for record in records]
+    assert sorted(arms[:2]) == sorted(arms[2:]) == ["changed", "metal"]
+    assert arms[1] == arms[2]
+    assert lines_of(log) == ["apply", "revert"] * (2 if arms[0] == "changed" else 1)
+    assert all(record.primary and record.primary.throughput_rps for record in records)
+    assert not any(record.codes & {Code.FINGERPRINT, Code.SYSCTL} for record in records)
+    assert not (tmp_path / "metal" / NOTE).exists()
+
+
+def test_a_stopped_run_leaves_no_change(
+    project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite, load_tools: None
+) -> None:
+    del load_tools
+    log = tmp_path / "log"
+
+    def stop(event: Event) -> None:
+        if isinstance(event, TrialEnded) and event.record.arm.environment == "changed":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(changed_experiment(rewrite, log), inventory, tmp_path / "r", registry=project, listener=stop)
+    assert lines_of(log) == ["apply", "revert"]
+
+
+def test_a_change_that_fails_loses_its_trials_alone(
+    project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite, load_tools: None
+) -> None:
+    del load_tools
+    experiment = changed_experiment(rewrite, tmp_path / "log", apply="exit 7", revert="exit 8")
+    events: list[Event] = []
+    run_dir = run(experiment, inventory, tmp_path / "r", registry=project, listener=events.append)
+    failed = {record.arm.environment for record in records_of(run_dir) if Code.SERVER_FAILED in record.codes}
+    assert failed >= {"changed"}
+    (left,) = [event for event in events if isinstance(event, NotReverted)]
+    assert left.machine == "metal"
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"environments": ["metal"]}, "changes: changed: is none of `environments`"),
+        ({"changes": {"changed": {"apply": "true", "of": "metol"}}}, "changes.changed.of: unknown environment 'metol'"),
+        ({"changes": {"changed": {"apply": ""}}}, "changes.changed.apply"),
+        ({"changes": {"changed": {"apply": "true", "on": "host"}}}, "metal has no KVM host"),
+        ({"environments": ["metal", "metal-two"], "changes": {"metal-two": {"apply": "true"}}}, "give the change"),
+    ],
+)  # fmt: skip
+def test_a_change_that_makes_no_sense(
+    project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite, keys: dict[str, Any], said: str
+) -> None:
+    given = {"environments": ["metal", "changed"], "changes": {"changed": {"apply": "true"}}, "noise_floor": None}
+    with pytest.raises(ExperimentError) as refused:
+        run(rewrite(**given | keys), inventory, tmp_path / "r", registry=project)
+    assert said in str(refused.value)

@@ -1,0 +1,137 @@
+"""Apply a change to this machine by the user's commands, and revert it: at the end, and after a kill."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from vmtoll.agent.machine import read
+
+# The change in place, with the command that reverts it: it remains when the agent is killed or the machine boots.
+NOTE = "var/lib/vmtoll/change.json"
+REVERT_LIMIT_S = 600.0
+_LONGEST = 300  # characters of a command's last line in an error
+
+
+class Applied:
+    """The change that is in place on this machine, at most one. `root`: the folder that contains var."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self.root = root
+        self.guard = threading.Lock()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.ended = self.kept = False
+
+    @property
+    def note(self) -> dict[str, Any] | None:
+        """The record of the change in place; None without one."""
+        file = self.root / NOTE
+        record: dict[str, Any] | None = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+        return record
+
+    def apply(self, name: str, apply: str, revert: str, limit_s: float, *, boots: bool = False) -> dict[str, bool]:
+        """Put a change in place, unless it is; return whether a command ran.
+
+        A change with another `revert` is reverted first. `boots`: the change outlasts a boot. Raises RuntimeError when
+        a command fails; the change is then reverted.
+        """
+        boot = read("/proc/sys/kernel/random/boot_id")
+        with self.guard:
+            before = self.note
+            if before and before["name"] == name and (boots or before["boot"] == boot):
+                return {"ran": False}
+            if before and (before["revert"] != revert or (not boots and before["boot"] != boot)):
+                self._revert(before)
+            self._write({"name": name, "revert": revert, "limit_s": limit_s, "boot": boot})
+            try:
+                self._run(apply, limit_s)
+            except RuntimeError as error:
+                with contextlib.suppress(RuntimeError):
+                    self._revert(self.note)
+                raise RuntimeError(f"change {name}: {error}") from None
+            return {"ran": True}
+
+    def revert(self) -> dict[str, bool]:
+        """Revert the change in place, if there is one; return whether a command ran. Raises RuntimeError when it fails;
+        the record then remains.
+        """
+        with self.guard:
+            before = self.note
+            if before is None:
+                return {"ran": False}
+            try:
+                self._revert(before)
+            except RuntimeError as error:
+                raise RuntimeError(
+                    f"change {before['name']} stays in place: {error}; undo it by hand, then remove {self.root / NOTE}"
+                ) from None
+            return {"ran": True}
+
+    def keep(self) -> None:
+        """Keep the change when the agent ends: the machine is about to boot with it."""
+        self.kept = True
+
+    def close(self) -> None:
+        """End a command that is running, and revert the change."""
+        self.ended = True
+        if process := self.process:
+            _kill(process)
+        if not self.kept:
+            with contextlib.suppress(RuntimeError, OSError):
+                self.revert()
+
+    def _revert(self, before: dict[str, Any] | None) -> None:
+        if before is None:
+            return
+        if before["revert"]:
+            self._run(before["revert"], max(before["limit_s"], REVERT_LIMIT_S), always=True)
+        (self.root / NOTE).unlink(missing_ok=True)
+
+    def _write(self, record: dict[str, Any]) -> None:
+        file = self.root / NOTE
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_name(f".{file.name}.partial")
+        with draft.open("w", encoding="utf-8") as handle:
+            json.dump(record, handle)
+            handle.flush()
+            os.fsync(handle.fileno())
+        draft.replace(file)
+
+    def _run(self, command: str, limit_s: float, *, always: bool = False) -> None:
+        """Run a command by the shell. It may leave processes behind, which the change may consist of. `always`: also
+        while the agent ends. Raises RuntimeError when it fails.
+        """
+        with tempfile.TemporaryFile() as output:
+            if self.ended and not always:
+                raise RuntimeError("the agent ends")
+            self.process = process = subprocess.Popen(
+                ["sh", "-c", command], cwd="/", stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                start_new_session=True,
+            )  # fmt: skip
+            if self.ended and not always:
+                _kill(process)
+            try:
+                status = process.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                _kill(process)
+                process.wait()
+                raise RuntimeError(f"`{command}` took longer than {limit_s:g} s") from None
+            finally:
+                self.process = None
+            output.seek(0)
+            lines = output.read().decode("utf-8", "replace").strip().splitlines()
+        if status:
+            last = f": {' '.join(lines[-1].split())[:_LONGEST]}" if lines else ""
+            raise RuntimeError(f"`{command}` failed (exit code {status}){last}")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
