@@ -17,6 +17,7 @@ import typer
 
 from vmtoll.commands import campaign, lab, tuning, workload
 from vmtoll.commands.ab import ERROR, ab
+from vmtoll.commands.bisect import bisect
 from vmtoll.commands.capacity import capacity
 from vmtoll.commands.compare import compare
 from vmtoll.commands.demo import demo
@@ -82,7 +83,9 @@ def _options(
 
 _PANELS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
     "Begin": {"init": init, "lab": lab.app},
-    "Measure": {"demo": demo, "run": run, "ab": ab, "list": list_names, "campaign": campaign.campaign},
+    "Measure": {
+        "demo": demo, "run": run, "ab": ab, "bisect": bisect, "list": list_names, "campaign": campaign.campaign,
+    },
     "Read": {
         "show": show, "report": report, "notebook": notebook, "site": site, "replication": replication,
         "campaign-report": campaign.campaign_report, "partition": campaign.partition,
@@ -178,7 +181,7 @@ def _kept(error: BaseException | None) -> str:
     folder = next((cause.args[0] for cause in _chain(error) if isinstance(cause, RunInterruptedError)), None)
     if folder is None:
         return ""
-    if sys.argv[1:2] == ["campaign"]:
+    if sys.argv[1:2] in (["campaign"], ["bisect"]):
         return "; what was measured is kept, the same command goes on with it"
     command = "" if sys.argv[1:2] in (["replay"], ["ab"]) else f"vmtoll run {folder.parent.name} "
     return f"; what was measured is kept, go on with {command}--resume {folder}"

@@ -1,0 +1,222 @@
+"""Measure a sitting: a run whose arms are candidates on one machine, until its comparisons answer."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+from vmtoll.analysis.anchors import answer_of, is_narrow, judge_sitting
+from vmtoll.analysis.run import Run, load_run
+from vmtoll.bisect.builds import BuildError, Builds
+from vmtoll.bisect.search import step
+from vmtoll.bisect.store import Store, slug
+from vmtoll.files import write_durably
+from vmtoll.model.bisection import BAD, GOOD, Answer, Contrast, Finding, Sitting, Task
+from vmtoll.model.errors import UserError, VmtollError
+from vmtoll.model.event import Event, Listener, TrialEnded
+from vmtoll.model.finding import Code, Validity
+from vmtoll.model.metric import METRICS, Metric, loop_of
+from vmtoll.model.trial import Arm, Scenario, TrialRecord
+from vmtoll.model.until import ComparisonState, Look, LookComparison, Until
+from vmtoll.model.verdict import Kind
+from vmtoll.model.workload import SearchWorkload
+from vmtoll.runner.run import Plan, plan
+from vmtoll.runner.run import run as measure
+from vmtoll.runs.folder import runs_of
+from vmtoll.spec.catalog import Registry
+from vmtoll.spec.experiment import load
+
+
+class ArmFailedError(VmtollError):
+    """A candidate cannot be applied, or its server does not start."""
+
+    def __init__(self, arm: str, why: str) -> None:
+        super().__init__(why)
+        self.arm = arm
+
+
+@dataclass(frozen=True)
+class Design:
+    """How each sitting of a bisection measures. `keys`: of its experiments; `change`: keys of each arm's change but
+    `apply`; `apply`: the command, with its placeholders; `metric`: None for the main one of the load.
+    """
+
+    keys: Mapping[str, Any]
+    change: Mapping[str, Any]
+    apply: str
+    metric: Metric | None
+    until: Until
+    registry: Registry
+
+
+def experiment_of(design: Design, sitting: Sitting, builds: Builds) -> dict[str, Any]:
+    """The keys of a sitting's experiment."""
+    changes = {
+        arm: {**design.change, "apply": builds.filled(design.apply, candidate)}
+        for arm, candidate in sitting.arms.items()
+    }
+    question = f"which anchor is {sitting.candidate} like?" if sitting.task is Task.STEP else "which arm is worse?"
+    return {
+        **design.keys, "question": question, "environments": list(changes), "baseline": GOOD, "changes": changes,
+        "noise_floor": None,
+    }  # fmt: skip
+
+
+def planned(design: Design, sitting: Sitting, builds: Builds, file: Path, resume: Path | None = None) -> Plan:
+    """Write a sitting's experiment and plan it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_durably(file, yaml.safe_dump(experiment_of(design, sitting, builds), sort_keys=False).encode())
+    return plan(load(file, design.registry), until=None if resume else design.until, resume=resume)
+
+
+def preview(design: Design, store: Store, builds: Builds) -> Plan:
+    """The plan of a sitting with a candidate, read from a draft. Raises UserError unless a single figure decides."""
+    sitting = step(store.bisection, store.bisection.candidates[1])
+    with TemporaryDirectory(prefix="vmtoll-bisect-") as folder:
+        draft = planned(design, sitting, builds, Path(folder) / "bisect.yml")
+    scenarios = {trial.scenario for trial in draft.trials}
+    if len(scenarios) != 1 or any(isinstance(w, SearchWorkload) for w in draft.resolved.workloads.values()):
+        raise UserError(
+            f"--workload {design.keys['workloads'][0]}: has {len(scenarios)} loads, or searches for its rate; give a "
+            "workload with one load"
+        )
+    metric_of(design, scenarios.pop())
+    return draft
+
+
+def metric_of(design: Design, scenario: Scenario) -> Metric:
+    """The metric that decides: the one that was asked for, else the main one of the load. Raises UserError."""
+    loop = loop_of(scenario.load)
+    if design.metric is None:
+        return next(metric for metric in METRICS.values() if metric.is_primary and loop in metric.loops)
+    if loop not in design.metric.loops:
+        raise UserError(f"--metric {design.metric.name}: {scenario.workload} has no such figure; give another")
+    return design.metric
+
+
+# An arm that has never served and ends this many trials with one of these codes is broken.
+_BROKEN_AFTER = {Code.SERVER_FAILED: 1, Code.WRONG_BODY: 2, Code.FAILED_REQUESTS: 2, Code.TIMED_OUT: 2}
+
+
+class Watch:
+    """Listener that ends a sitting when an arm has never served and fails for good. Raises ArmFailedError."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener, self._served, self._failed = listener, set[str](), Counter[tuple[str, Code]]()
+
+    def __call__(self, event: Event) -> None:
+        self._listener(event)
+        if isinstance(event, TrialEnded) and not event.again:
+            self._watch(event.record)
+
+    def _watch(self, record: TrialRecord) -> None:
+        arm = record.arm.environment
+        broken = [f for f in record.findings if f.severity is Validity.INVALID and f.code in _BROKEN_AFTER]
+        if not broken:
+            self._served.add(arm)
+        for finding in broken if arm not in self._served else ():
+            self._failed[arm, finding.code] += 1
+            if self._failed[arm, finding.code] >= _BROKEN_AFTER[finding.code]:
+                raise ArmFailedError(arm, f"{finding.code.value}: {finding.detail}".rstrip(": "))
+
+
+@dataclass(frozen=True)
+class Sitter:
+    """Measures the sittings of a bisection. `machines`: gives the inventory for a plan; `listener`: of its runs."""
+
+    store: Store
+    design: Design
+    builds: Builds
+    machines: Callable[[Plan], Path]
+    limit: str | None
+    listener: Listener
+
+    def main_metric(self, draft: Plan) -> Metric:
+        """The metric that decides under the load of a plan."""
+        return metric_of(self.design, draft.trials[0].scenario)
+
+    def sit_and_keep(self, sitting: Sitting) -> Finding:
+        """Measure a sitting and keep what it found; after a kill the same sitting goes on."""
+        self.store.begin(sitting)
+        finding = self.sit(sitting)
+        self.store.end(finding)
+        return finding
+
+    def sit(self, sitting: Sitting) -> Finding:
+        """Measure a sitting, or the rest of one that was interrupted, and judge it.
+
+        A candidate that cannot be built or started is skipped. Raises UserError when an anchor cannot.
+        """
+        for arm, candidate in sitting.arms.items():
+            try:
+                self.builds.ensure(candidate)
+            except BuildError as error:
+                return self._skipped(sitting, arm, str(error))
+        file = self._experiment(sitting)
+        try:
+            folder = self._measured(sitting, file)
+        except ArmFailedError as error:
+            return self._skipped(sitting, error.arm, f"does not start ({error})", self._left(file, ended=False))
+        run = load_run(folder)
+        contrasts = judge_sitting(run, sitting, metric_of(self.design, *run.compared_scenarios))
+        answer = answer_of(sitting.task, [contrast.kind for contrast in contrasts])
+        return Finding(
+            sitting=sitting, answer=answer, contrasts=contrasts, run=self._relative(folder),
+            measured_s=run.manifest.measured_s or 0.0,
+        )  # fmt: skip
+
+    def _experiment(self, sitting: Sitting) -> Path:
+        return self.store.folder / "sittings" / f"{sitting.number:02d}-{slug(sitting.candidate)}.yml"
+
+    def _left(self, file: Path, *, ended: bool) -> Path | None:
+        """The newest run of a sitting that has, or has not, ended."""
+        status = "complete" if ended else "running"
+        runs = [run for run in runs_of(self.store.runs / file.stem) if load_run(run).manifest.status == status]
+        return runs[-1] if runs else None
+
+    def _measured(self, sitting: Sitting, file: Path) -> Path:
+        if done := self._left(file, ended=True):
+            return done
+        resume = self._left(file, ended=False)
+        draft = planned(self.design, sitting, self.builds, file, resume)
+        return measure(
+            draft, self.machines(draft), self.store.runs, resume, listener=Watch(self.listener), limit=self.limit,
+            judge=lambda folder, looks: self.look(sitting, folder, looks),
+        )  # fmt: skip
+
+    def look(self, sitting: Sitting, folder: Path, looks: Sequence[Look]) -> list[LookComparison]:
+        """The comparisons of a sitting at a look: all of them decided once they answer, else open."""
+        run = load_run(folder)
+        run = Run(run.path, run.manifest.model_copy(update={"looks": list(looks)}), run.hosts, run.records)
+        contrasts = judge_sitting(run, sitting, metric_of(self.design, *run.compared_scenarios))
+        answer = answer_of(sitting.task, [contrast.kind for contrast in contrasts])
+        return [_compared(run, self.design, contrast, self._standing(answer, contrasts)) for contrast in contrasts]
+
+    def _standing(self, answer: Answer, contrasts: Sequence[Contrast]) -> ComparisonState:
+        is_other_way = contrasts[0].kind is Kind.FASTER
+        if answer is not Answer.UNDECIDED or is_other_way:
+            return ComparisonState.DECIDED
+        return (
+            ComparisonState.NARROW if is_narrow(contrasts, self.design.until.half_width_pct) else ComparisonState.OPEN
+        )
+
+    def _skipped(self, sitting: Sitting, arm: str, why: str, folder: Path | None = None) -> Finding:
+        candidate = sitting.arms[arm]
+        if arm in (GOOD, BAD):
+            raise UserError(f"the {arm} anchor {candidate} {why}")
+        return Finding(sitting=sitting, answer=Answer.SKIPPED, why=why, run=self._relative(folder))
+
+    def _relative(self, folder: Path | None) -> str | None:
+        return str(folder.resolve().relative_to(self.store.folder.resolve())) if folder else None
+
+
+def _compared(run: Run, design: Design, contrast: Contrast, standing: ComparisonState) -> LookComparison:
+    return LookComparison(
+        standing=standing, metric=metric_of(design, *run.compared_scenarios).name,
+        scenarios=list(run.compared_scenarios),
+        arms=[Arm(contrast.baseline), Arm(contrast.arm)], half_width_pct=contrast.half_width_pct,
+    )  # fmt: skip
