@@ -11,7 +11,7 @@ from vmtoll.model import errors
 from vmtoll.paths import PROJECT
 
 OURS = {name for name, kind in vars(errors).items() if isinstance(kind, type)} | {"ValueError", "BadParameter"}
-NAMES = "Ansible|DuckDB|HdrHistogram|LogFormat|QEMU|KVM|XML|YAML|HTTP|ALPN|IOMMU|TMPDIR|TOOL|PCI|V2"
+NAMES = "QMP|Ansible|DuckDB|HdrHistogram|LogFormat|QEMU|KVM|XML|YAML|HTTP|ALPN|IOMMU|TMPDIR|TOOL|PCI|V2"
 
 
 def template(node: ast.expr) -> Iterator[str]:
