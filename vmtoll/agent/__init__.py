@@ -6,5 +6,5 @@ run on Python 3.9 and import nothing but the standard library and each other.
 
 MODULES = (
     "protocol", "machine", "hardware", "facts", "servers", "conditions", "waits", "sampler", "commands", "monitors",
-    "domains", "changed", "mail", "telemetry", "disclosure", "handshake", "main",
+    "domains", "applied", "changed", "mail", "telemetry", "disclosure", "handshake", "main",
 )  # fmt: skip
