@@ -3,12 +3,15 @@
 import itertools
 import json
 import queue
+import re
 import shlex
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +35,19 @@ module.main()
 """
 
 
+@cache
+def agent_modules() -> dict[str, str]:
+    """The agent's modules: full name → source. Each stands after those that it imports; `main` is the last."""
+    folder = Path(agent.__file__).parent
+    sources = {path.stem: path.read_text("utf-8") for path in folder.glob("[!_]*.py")}
+    imports = {name: set(re.findall(rf"^from {agent.__name__}\.(\w+) import", s, re.M)) for name, s in sources.items()}
+    ordered = TopologicalSorter(imports | {"main": set(sources) - {"main"}}).static_order()
+    return {f"{agent.__name__}.{name}": sources[name] for name in ordered}
+
+
 def _program() -> bytes:
     """The agent's modules, as (name, source)."""
-    folder = Path(agent.__file__).parent
-    modules = [(f"{agent.__name__}.{m}", (folder / f"{m}.py").read_text("utf-8")) for m in agent.MODULES]
-    return json.dumps(modules).encode()
+    return json.dumps(list(agent_modules().items())).encode()
 
 
 class Pending:
@@ -92,7 +103,7 @@ class AgentLine:
         """Start the agent and wait until it answers. Raises HostLostError, with advice if ssh could not log in."""
         self.close()
         argv = self.host.argv()
-        words = ["-u", "-c", _BOOTSTRAP]
+        words = ["-ISu", "-c", _BOOTSTRAP]  # isolated: a module that is not sent is not found, here either
         argv += words if self.host.is_local else [shlex.quote(w) for w in words]
         pipe = subprocess.PIPE
         try:

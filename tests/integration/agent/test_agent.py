@@ -19,12 +19,11 @@ import pytest
 import yaml
 
 from tests.support.local_server import server_pids
-from vmtoll import agent
 from vmtoll.agent.facts import without_secrets
 from vmtoll.agent.hardware import cpuid, hypervisor
 from vmtoll.agent.machine import CPU_LATENCY
 from vmtoll.agent.servers import wait_until
-from vmtoll.machines.connection import AgentLine
+from vmtoll.machines.connection import AgentLine, agent_modules
 from vmtoll.machines.facts import open_all
 from vmtoll.model.errors import AgentError, HostLostError, InventoryError
 from vmtoll.model.inventory import Host, Inventory
@@ -351,7 +350,6 @@ def test_cpuid_and_the_kernel_agree_on_a_hypervisor() -> None:
 
 
 def test_the_agent_is_plain_python_of_3_9() -> None:
-    folder = Path(str(agent.__file__)).parent
     allowed = {
         "__future__",
         "base64",
@@ -381,13 +379,13 @@ def test_the_agent_is_plain_python_of_3_9() -> None:
         "typing",
         "vmtoll",
     }
-    for name in agent.MODULES:
-        tree = ast.parse((folder / f"{name}.py").read_text(), feature_version=(3, 9))
+    for source in agent_modules().values():
+        tree = ast.parse(source, feature_version=(3, 9))
         for node in ast.walk(tree):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [a.name for a in node.names] if isinstance(node, ast.Import) else []
             assert {n.split(".")[0] for n in names} <= allowed
-        assert "from __future__ import annotations" in (folder / f"{name}.py").read_text()
+        assert "from __future__ import annotations" in source
 
 
 def test_ssh_uses_the_settings_of_the_inventory() -> None:
