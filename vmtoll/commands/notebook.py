@@ -33,7 +33,7 @@ def notebook(
 ) -> None:
     """Run a notebook of analysis/notebooks on a run, without a browser, and write its page next to the report.
 
-    Its cell `parameters` has what can be set: `vmtoll notebook capacity RUN --set RATE_RPS=500`.
+    --set changes a variable of the notebook's cell `parameters`.
     """
     from vmtoll.publish.seal import check_writable  # noqa: PLC0415
 

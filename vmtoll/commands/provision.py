@@ -29,9 +29,9 @@ def provision(
 ) -> None:
     """Install servers, sites and load tools on every machine (playbooks/site.yml).
 
-    The distribution's own units of these servers are masked: one that serves there does not start again. The machines
-    record what they were; `vmtoll unprovision` restores it. vmtoll asks before it changes a machine for the first time.
-    --suite is for the guests of an inventory that vmtoll makes: their image has this machine's release by default.
+    vmtoll masks the distribution's own units of these servers, so that a server which runs there stops and does not
+    start again. It asks before it changes a machine for the first time, and records there what it changes;
+    `vmtoll unprovision` restores it. --suite: release of the guests that vmtoll makes (default: this machine's).
     """
     if inventory and not (yes or check):
         _ask(inventory, limit)

@@ -43,7 +43,7 @@ class Popularity(Document):
 
 
 class Page(Document):
-    """A file with its own weight. Of a compressed one the file itself, larger, is written too; no line asks for it."""
+    """A file with its own weight. With `gzip`, the uncompressed file is written beside it, and never requested."""
 
     size_bytes: int = Field(gt=0, description="size; with `gzip` that of the compressed variant")
     weight: int = Field(gt=0, description="lines of the URL list that ask for it")

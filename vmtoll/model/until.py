@@ -13,12 +13,12 @@ GROWTH = 1.5  # factor by which the number of blocks grows from one look to the 
 
 
 class Until(Document):
-    """Stopping rule of blocks that go on until each comparison is decided or narrow enough; those of `blocks` are
-    measured in any case.
-    """
+    """Stopping rule: after `blocks` blocks, measure more until each comparison is decided or its interval is narrow."""
 
-    half_width_pct: float = Field(gt=0, le=50, description="half of a comparison's 95% interval at which it is known")
-    at_most_min: float = Field(gt=0, description="minutes of measuring after which the run ends in any case")
+    half_width_pct: float = Field(
+        gt=0, le=50, description="half the width of a 95% interval that is narrow enough, in percent"
+    )
+    at_most_min: float = Field(gt=0, description="the run ends after this many minutes of measuring")
 
     @property
     def at_most_s(self) -> float:
