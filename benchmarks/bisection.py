@@ -23,7 +23,17 @@ from vmtoll.analysis.anchors import PAIRS, answer_of, pages_of
 from vmtoll.analysis.judge import Evidence, Family
 from vmtoll.analysis.pairs import Bounds
 from vmtoll.bisect import search
-from vmtoll.model.bisection import BAD, CANDIDATE, GOOD, Answer, Bisection, Contrast, Finding, Sitting, Task
+from vmtoll.model.bisection import (
+    BAD,
+    CANDIDATE,
+    GOOD,
+    Bisection,
+    Contrast,
+    Sitting,
+    SittingAnswer,
+    SittingResult,
+    Task,
+)
 from vmtoll.model.metric import CPU
 from vmtoll.model.until import Look, look_share, next_look
 from vmtoll.model.verdict import Kind
@@ -98,7 +108,7 @@ class History:
         slow = -math.log(SLOW) * (self.rng.random(shape) < SLOW_SHARE) if self.noise is Noise.BIMODAL else 0.0
         return np.asarray(self.logs[list(arms)] + CV * logs + slow)
 
-    def judge(self, sitting: Sitting, cost: dict[str, Floats], share: float) -> Answer:
+    def judge(self, sitting: Sitting, cost: dict[str, Floats], share: float) -> SittingAnswer:
         """Judge the blocks so far. `cost`: arm → its log CPU by block."""
         if sitting.task is not Task.STEP or self.rule is Rule.ANCHORS:
             pages = pages_of([evidence(cost[of] - cost[arm], share) for arm, of in PAIRS[sitting.task]])
@@ -106,11 +116,13 @@ class History:
         if self.rule is Rule.MIDPOINT:
             middle = (cost[GOOD] + cost[BAD]) / 2
             kind = Family([evidence(middle - cost[CANDIDATE], share)], None).decide()[0]
-            return {Kind.SLOWER: Answer.BAD, Kind.FASTER: Answer.GOOD}.get(kind, Answer.UNDECIDED)
+            return {Kind.SLOWER: SittingAnswer.BAD, Kind.FASTER: SittingAnswer.GOOD}.get(kind, SittingAnswer.UNDECIDED)
         page = Family([evidence(cost[GOOD] - cost[CANDIDATE], share)], math.expm1(self.apart / 2))
-        return {Kind.SLOWER: Answer.BAD, Kind.EQUIVALENT: Answer.GOOD}.get(page.decide()[0], Answer.UNDECIDED)
+        return {Kind.SLOWER: SittingAnswer.BAD, Kind.EQUIVALENT: SittingAnswer.GOOD}.get(
+            page.decide()[0], SittingAnswer.UNDECIDED
+        )
 
-    def sit(self, sitting: Sitting) -> Finding:
+    def sit(self, sitting: Sitting) -> SittingResult:
         """Measure a sitting until it is decided or its time is over."""
         arms = {arm: int(commit) for arm, commit in sitting.arms.items()}
         if self.rule is Rule.GOOD_ONLY and sitting.task is Task.STEP:
@@ -124,9 +136,9 @@ class History:
             looks.append(Look(blocks=blocks, measured_s=blocks, share=share))
             cost = {arm: trials[:blocks, column] for column, arm in enumerate(arms)}
             answer = self.judge(sitting, cost, share * sitting.share)
-            if answer is not Answer.UNDECIDED or blocks == most:
+            if answer is not SittingAnswer.UNDECIDED or blocks == most:
                 self.blocks += blocks * len(arms) / 3
-                return Finding(sitting=sitting, answer=answer, contrasts=list[Contrast]())
+                return SittingResult(sitting=sitting, answer=answer, contrasts=list[Contrast]())
 
 
 def bisect(history: History) -> Bisection:
@@ -135,7 +147,7 @@ def bisect(history: History) -> Bisection:
     while (sitting := search.next_sitting(bisection)) is not None:
         finding = history.sit(sitting)
         bisection = bisection.model_copy(update={"findings": [*bisection.findings, finding]})
-        if sitting.task is Task.ANCHORS and finding.answer is not Answer.BAD:
+        if sitting.task is Task.ANCHORS and finding.answer is not SittingAnswer.BAD:
             break
     return bisection
 
@@ -143,7 +155,7 @@ def bisect(history: History) -> Bisection:
 def ended(bisection: Bisection) -> set[int]:
     """The commits that a bisection names: none if its anchors do not differ, or the confirmation contradicts."""
     confirmed = search.confirmation(bisection)
-    if not search.anchors_differ(bisection) or (confirmed and confirmed.answer is not Answer.BAD):
+    if not search.anchors_differ(bisection) or (confirmed and confirmed.answer is not SittingAnswer.BAD):
         return set()
     return {int(commit) for commit in search.suspects(bisection)}
 

@@ -18,7 +18,7 @@ from vmtoll.analysis.judge import Evidence, Family, Judgement, in_ratio
 from vmtoll.analysis.judged import evidence_of
 from vmtoll.analysis.pairs import choose_role, pair_arms, role_of
 from vmtoll.analysis.run import Run
-from vmtoll.model.bisection import AFTER, BAD, BEFORE, CANDIDATE, GOOD, Answer, Contrast, Sitting, Task
+from vmtoll.model.bisection import AFTER, BAD, BEFORE, CANDIDATE, GOOD, Contrast, Sitting, SittingAnswer, Task
 from vmtoll.model.metric import Metric
 from vmtoll.model.trial import Arm
 from vmtoll.model.verdict import Kind
@@ -53,17 +53,17 @@ def pages_of(evidence: Sequence[Evidence]) -> list[Family]:
     return [Family([each], None, correlation=correlation) for each in evidence]
 
 
-def answer_of(task: Task, kinds: Sequence[Kind]) -> Answer:
+def answer_of(task: Task, kinds: Sequence[Kind]) -> SittingAnswer:
     """What the comparisons of a sitting say, in the order of PAIRS."""
     first, *others = kinds
     if first is not Kind.SLOWER:
-        return Answer.UNDECIDED
+        return SittingAnswer.UNDECIDED
     if task is not Task.STEP:
-        return Answer.BAD
+        return SittingAnswer.BAD
     is_worse, is_better = others[0] is Kind.SLOWER, others[1] is Kind.FASTER
     if is_worse and is_better:
-        return Answer.BETWEEN
-    return Answer.BAD if is_worse else Answer.GOOD if is_better else Answer.UNDECIDED
+        return SittingAnswer.BETWEEN
+    return SittingAnswer.BAD if is_worse else SittingAnswer.GOOD if is_better else SittingAnswer.UNDECIDED
 
 
 def is_narrow(contrasts: Sequence[Contrast], half_width_pct: float) -> bool:

@@ -14,11 +14,11 @@ from vmtoll.model.bisection import (
     BEFORE,
     CANDIDATE,
     GOOD,
-    Answer,
     Bisection,
     Contrast,
-    Finding,
     Sitting,
+    SittingAnswer,
+    SittingResult,
     Task,
 )
 from vmtoll.model.verdict import Kind
@@ -26,7 +26,7 @@ from vmtoll.model.verdict import Kind
 # After this many undecided candidates the search ends with the suspects that it has: a difference that the minutes of a
 # sitting do not show for two will not be shown for the next.
 MOST_UNDECIDED = 2
-_NOT_GOOD = frozenset({Answer.BAD, Answer.BETWEEN})
+_NOT_GOOD = frozenset({SittingAnswer.BAD, SittingAnswer.BETWEEN})
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def range_of(bisection: Bisection) -> Range:
     """The range that the steps have left."""
     answers, low, high = bisection.answers(), 0, len(bisection.candidates) - 1
     for index, candidate in enumerate(bisection.candidates):
-        if answers.get(candidate) is Answer.GOOD and index < high:
+        if answers.get(candidate) is SittingAnswer.GOOD and index < high:
             low = max(low, index)
         if answers.get(candidate) in _NOT_GOOD:
             high = min(high, index)
@@ -59,7 +59,7 @@ def range_of(bisection: Bisection) -> Range:
 
 def undecided(bisection: Bisection) -> int:
     """The number of candidates whose step ended undecided."""
-    return sum(answer is Answer.UNDECIDED for answer in bisection.answers().values())
+    return sum(answer is SittingAnswer.UNDECIDED for answer in bisection.answers().values())
 
 
 def most_sittings(bisection: Bisection) -> int:
@@ -116,10 +116,10 @@ def _sitting(bisection: Bisection, task: Task, arms: dict[str, str]) -> Sitting:
 
 def anchors_differ(bisection: Bisection) -> bool:
     """Return whether the bad anchor was found worse than the good one."""
-    return any(f.sitting.task is Task.ANCHORS and f.answer is Answer.BAD for f in bisection.findings)
+    return any(f.sitting.task is Task.ANCHORS and f.answer is SittingAnswer.BAD for f in bisection.findings)
 
 
-def confirmation(bisection: Bisection) -> Finding | None:
+def confirmation(bisection: Bisection) -> SittingResult | None:
     """The finding that compares the suspect with the candidate before it; None without one."""
     return next((f for f in bisection.findings if f.sitting.task is Task.CONFIRMATION), None)
 
@@ -139,7 +139,7 @@ def cost_of(bisection: Bisection) -> Contrast | None:
     if left.low > 0:
         contrast = _of_step(bisection, left.low, BAD)
         return contrast and _inverted(contrast)
-    return next((f.contrast(BAD, GOOD) for f in bisection.findings if f.answer is Answer.BAD), None)
+    return next((f.contrast(BAD, GOOD) for f in bisection.findings if f.answer is SittingAnswer.BAD), None)
 
 
 def _of_step(bisection: Bisection, index: int, anchor: str) -> Contrast | None:
@@ -169,32 +169,32 @@ def spent(bisection: Bisection) -> float:
     return math.fsum(finding.spent for finding in bisection.findings)
 
 
-def contradictions(bisection: Bisection) -> list[Finding]:
+def contradictions(bisection: Bisection) -> list[SittingResult]:
     """The findings that one change between the anchors does not explain: a candidate between the anchors or beyond
     them, a suspect that is not worse than the candidate before it, an answer that a later one contradicts.
     """
     return [finding for finding in bisection.findings if _contradicts(bisection, finding)]
 
 
-def _contradicts(bisection: Bisection, finding: Finding) -> bool:
+def _contradicts(bisection: Bisection, finding: SittingResult) -> bool:
     kinds = {(c.arm, c.baseline): c.kind for c in finding.contrasts}
     if finding.sitting.task is Task.CONFIRMATION:
         return (
-            finding.answer is not Answer.BAD
+            finding.answer is not SittingAnswer.BAD
             or kinds.get((BEFORE, GOOD)) is Kind.SLOWER
             or kinds.get((AFTER, BAD)) is Kind.FASTER
         )
     if finding.sitting.task is not Task.STEP:
         return False
     beyond = kinds.get((CANDIDATE, GOOD)) is Kind.FASTER or kinds.get((CANDIDATE, BAD)) is Kind.SLOWER
-    return beyond or finding.answer is Answer.BETWEEN or _is_out_of_order(bisection, finding)
+    return beyond or finding.answer is SittingAnswer.BETWEEN or _is_out_of_order(bisection, finding)
 
 
-def _is_out_of_order(bisection: Bisection, finding: Finding) -> bool:
+def _is_out_of_order(bisection: Bisection, finding: SittingResult) -> bool:
     """Return whether a candidate is good although it comes after one that is not; those outside of the list do not
     count.
     """
-    if finding.answer is not Answer.GOOD or finding.sitting.candidate not in bisection.candidates:
+    if finding.answer is not SittingAnswer.GOOD or finding.sitting.candidate not in bisection.candidates:
         return False
     index = bisection.candidates.index(finding.sitting.candidate)
     return index >= range_of(bisection).high

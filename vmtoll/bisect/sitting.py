@@ -13,9 +13,9 @@ from vmtoll.analysis.anchors import answer_of, is_narrow, judge_sitting
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.bisect.builds import BuildError, Builds
 from vmtoll.bisect.search import step
-from vmtoll.bisect.store import Store, slug
+from vmtoll.bisect.store import BisectionStore, slug
 from vmtoll.files import write_durably
-from vmtoll.model.bisection import BAD, GOOD, Answer, Contrast, Finding, Sitting, Task
+from vmtoll.model.bisection import BAD, GOOD, Contrast, Sitting, SittingAnswer, SittingResult, Task
 from vmtoll.model.errors import UserError, VmtollError
 from vmtoll.model.event import Event, Listener, TrialEnded
 from vmtoll.model.finding import Code, Validity
@@ -73,7 +73,7 @@ def planned(design: Design, sitting: Sitting, builds: Builds, file: Path, resume
     return plan(load(file, design.registry), until=None if resume else design.until, resume=resume)
 
 
-def preview(design: Design, store: Store, builds: Builds) -> Plan:
+def preview(design: Design, store: BisectionStore, builds: Builds) -> Plan:
     """The plan of a sitting with a candidate, read from a draft. Raises UserError unless a single figure decides."""
     sitting = step(store.bisection, store.bisection.candidates[1])
     with TemporaryDirectory(prefix="vmtoll-bisect-") as folder:
@@ -102,7 +102,7 @@ def metric_of(design: Design, scenario: Scenario) -> Metric:
 _BROKEN_AFTER = {Code.SERVER_FAILED: 1, Code.WRONG_BODY: 2, Code.FAILED_REQUESTS: 2, Code.TIMED_OUT: 2}
 
 
-class Watch:
+class FailureWatch:
     """Listener that ends a sitting when an arm has never served and fails for good. Raises ArmFailedError."""
 
     def __init__(self, listener: Listener) -> None:
@@ -128,7 +128,7 @@ class Watch:
 class Sitter:
     """Measures the sittings of a bisection. `machines`: gives the inventory for a plan; `listener`: of its runs."""
 
-    store: Store
+    store: BisectionStore
     design: Design
     builds: Builds
     machines: Callable[[Plan], Path]
@@ -139,14 +139,14 @@ class Sitter:
         """The metric that decides under the load of a plan."""
         return metric_of(self.design, draft.trials[0].scenario)
 
-    def sit_and_keep(self, sitting: Sitting) -> Finding:
+    def sit_and_keep(self, sitting: Sitting) -> SittingResult:
         """Measure a sitting and keep what it found; after a kill the same sitting goes on."""
         self.store.begin(sitting)
         finding = self.sit(sitting)
         self.store.end(finding)
         return finding
 
-    def sit(self, sitting: Sitting) -> Finding:
+    def sit(self, sitting: Sitting) -> SittingResult:
         """Measure a sitting, or the rest of one that was interrupted, and judge it.
 
         A candidate that cannot be built or started is skipped. Raises UserError when an anchor cannot.
@@ -164,7 +164,7 @@ class Sitter:
         run = load_run(folder)
         contrasts = judge_sitting(run, sitting, metric_of(self.design, *run.compared_scenarios))
         answer = answer_of(sitting.task, [contrast.kind for contrast in contrasts])
-        return Finding(
+        return SittingResult(
             sitting=sitting, answer=answer, contrasts=contrasts, run=self._relative(folder),
             measured_s=run.manifest.measured_s or 0.0,
         )  # fmt: skip
@@ -184,7 +184,8 @@ class Sitter:
         resume = self._left(file, ended=False)
         draft = planned(self.design, sitting, self.builds, file, resume)
         return measure(
-            draft, self.machines(draft), self.store.runs, resume, listener=Watch(self.listener), limit=self.limit,
+            draft, self.machines(draft), self.store.runs, resume,
+            listener=FailureWatch(self.listener), limit=self.limit,
             judge=lambda folder, looks: self.look(sitting, folder, looks),
         )  # fmt: skip
 
@@ -196,19 +197,19 @@ class Sitter:
         answer = answer_of(sitting.task, [contrast.kind for contrast in contrasts])
         return [_compared(run, self.design, contrast, self._standing(answer, contrasts)) for contrast in contrasts]
 
-    def _standing(self, answer: Answer, contrasts: Sequence[Contrast]) -> ComparisonState:
+    def _standing(self, answer: SittingAnswer, contrasts: Sequence[Contrast]) -> ComparisonState:
         is_other_way = contrasts[0].kind is Kind.FASTER
-        if answer is not Answer.UNDECIDED or is_other_way:
+        if answer is not SittingAnswer.UNDECIDED or is_other_way:
             return ComparisonState.DECIDED
         return (
             ComparisonState.NARROW if is_narrow(contrasts, self.design.until.half_width_pct) else ComparisonState.OPEN
         )
 
-    def _skipped(self, sitting: Sitting, arm: str, why: str, folder: Path | None = None) -> Finding:
+    def _skipped(self, sitting: Sitting, arm: str, why: str, folder: Path | None = None) -> SittingResult:
         candidate = sitting.arms[arm]
         if arm in (GOOD, BAD):
             raise UserError(f"the {arm} anchor {candidate} {why}")
-        return Finding(sitting=sitting, answer=Answer.SKIPPED, why=why, run=self._relative(folder))
+        return SittingResult(sitting=sitting, answer=SittingAnswer.SKIPPED, why=why, run=self._relative(folder))
 
     def _relative(self, folder: Path | None) -> str | None:
         return str(folder.resolve().relative_to(self.store.folder.resolve())) if folder else None

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from vmtoll.files import write_durably
-from vmtoll.model.bisection import Bisection, Finding, Sitting
+from vmtoll.model.bisection import Bisection, Sitting, SittingResult
 from vmtoll.model.document import first_mistake
 from vmtoll.model.errors import ResultsError, UserError
 
@@ -36,7 +36,7 @@ def slug(candidate: str) -> str:
 
 
 @dataclass
-class Store:
+class BisectionStore:
     """A bisection and its folder. Every change is written durably before it counts."""
 
     folder: Path
@@ -54,7 +54,7 @@ class Store:
         """Record the sitting that is about to be measured, so that a killed one goes on with the same share."""
         self._write(pending=sitting)
 
-    def end(self, finding: Finding) -> None:
+    def end(self, finding: SittingResult) -> None:
         """Record what the pending sitting found."""
         pending = self.bisection.pending
         is_other = pending is not None and pending.candidate != finding.sitting.candidate
@@ -83,7 +83,7 @@ def read(folder: Path) -> Bisection:
 
 
 @contextmanager
-def opened(folder: Path, candidates: Sequence[str], request: Mapping[str, str]) -> Iterator[Store]:
+def opened(folder: Path, candidates: Sequence[str], request: Mapping[str, str]) -> Iterator[BisectionStore]:
     """Hold the folder of a bisection; yield what it has, or a new bisection.
 
     Raises UserError when another process holds it, ResultsError. A folder in which nothing was recorded is removed.
@@ -99,7 +99,7 @@ def opened(folder: Path, candidates: Sequence[str], request: Mapping[str, str]) 
         else:
             bisection = Bisection(candidates=list(candidates), request=dict(request))
         try:
-            yield Store(folder, bisection)
+            yield BisectionStore(folder, bisection)
         finally:
             if not (folder / FILE).exists():
                 shutil.rmtree(folder, ignore_errors=True)

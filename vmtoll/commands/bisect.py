@@ -23,8 +23,8 @@ from vmtoll.spec.catalog import Registry
 
 if TYPE_CHECKING:
     from vmtoll.bisect.sitting import Sitter
-    from vmtoll.bisect.store import Store
-    from vmtoll.model.bisection import Finding
+    from vmtoll.bisect.store import BisectionStore
+    from vmtoll.model.bisection import SittingResult
     from vmtoll.model.metric import Metric
 
 FOLDER = "bisect"  # in the results folder
@@ -187,10 +187,10 @@ def _named(asked: Asked, candidate: str) -> str:
     return commit_of(asked.repository, candidate) if asked.repository else candidate
 
 
-def _skip(kept: "Store", asked: Asked, skipped: list[str]) -> None:
+def _skip(kept: "BisectionStore", asked: Asked, skipped: list[str]) -> None:
     """Record the candidates that the user wants to skip. Raises UserError for an anchor or an unknown one."""
     from vmtoll.bisect.search import step  # noqa: PLC0415
-    from vmtoll.model.bisection import Answer, Finding  # noqa: PLC0415
+    from vmtoll.model.bisection import SittingAnswer, SittingResult  # noqa: PLC0415
 
     for text in skipped:
         candidate = _named(asked, text)
@@ -198,10 +198,10 @@ def _skip(kept: "Store", asked: Asked, skipped: list[str]) -> None:
             raise UserError(f"--skip {text}: is no candidate between the anchors; correct it, or leave it out")
         if candidate not in kept.bisection.answers():
             sitting = step(kept.bisection, candidate)
-            kept.end(Finding(sitting=sitting, answer=Answer.SKIPPED, why="is to be skipped (--skip)"))
+            kept.end(SittingResult(sitting=sitting, answer=SittingAnswer.SKIPPED, why="is to be skipped (--skip)"))
 
 
-def _takes(kept: "Store", planned: Plan, until: Until, *, one: bool) -> dict[str, Any]:
+def _takes(kept: "BisectionStore", planned: Plan, until: Until, *, one: bool) -> dict[str, Any]:
     """What the bisection takes at most, for programs and people; `one`: a single candidate, after the anchors."""
     from vmtoll.bisect.search import anchors_differ, most_sittings  # noqa: PLC0415
 
@@ -248,26 +248,29 @@ def _search(sitter: "Sitter", shown: "_Shown") -> Exit:
 def _judge(sitter: "Sitter", shown: "_Shown", candidate: str) -> Exit:
     """Judge one candidate, after the anchors; a kept answer is not measured again."""
     from vmtoll.bisect.search import anchors_differ, next_sitting, step  # noqa: PLC0415
-    from vmtoll.model.bisection import Answer  # noqa: PLC0415
+    from vmtoll.model.bisection import SittingAnswer  # noqa: PLC0415
 
     kept = sitter.store
     while kept.bisection.pending or not anchors_differ(kept.bisection):
         if sitting := next_sitting(kept.bisection):
             shown.tell(sitter.sit_and_keep(sitting))
-    answers = {kept.bisection.good: Answer.GOOD, kept.bisection.bad: Answer.BAD} | kept.bisection.answers()
+    answers = {
+        kept.bisection.good: SittingAnswer.GOOD,
+        kept.bisection.bad: SittingAnswer.BAD,
+    } | kept.bisection.answers()
     if candidate not in answers:
         finding = sitter.sit_and_keep(step(kept.bisection, candidate))
         shown.tell(finding)
         answers[candidate] = finding.answer
     return {
-        Answer.GOOD: Exit.NOT_WORSE, Answer.BAD: Exit.WORSE, Answer.BETWEEN: Exit.WORSE,
+        SittingAnswer.GOOD: Exit.NOT_WORSE, SittingAnswer.BAD: Exit.WORSE, SittingAnswer.BETWEEN: Exit.WORSE,
     }.get(answers[candidate], Exit.UNDECIDED)  # fmt: skip
 
 
 class _Shown:
     """Prints what sittings find, and the answer."""
 
-    def __init__(self, kept: "Store", asked: Asked, metric: "Metric") -> None:
+    def __init__(self, kept: "BisectionStore", asked: Asked, metric: "Metric") -> None:
         self.kept, self.repository, self.metric = kept, asked.repository, metric
 
     def named(self, candidate: str) -> str:
@@ -276,12 +279,12 @@ class _Shown:
             return candidate
         return run(["git", "-C", self.repository, "log", "-1", "--format=%h %s", candidate]).strip()
 
-    def tell(self, finding: "Finding") -> None:
+    def tell(self, finding: "SittingResult") -> None:
         """Print a line on an ended sitting. Raises UserError if it says that the anchors do not differ."""
-        from vmtoll.model.bisection import Answer, Task  # noqa: PLC0415
+        from vmtoll.model.bisection import SittingAnswer, Task  # noqa: PLC0415
         from vmtoll.report.words.bisection import finding_text, refusal_text  # noqa: PLC0415
 
-        if finding.sitting.task is Task.ANCHORS and finding.answer is not Answer.BAD:
+        if finding.sitting.task is Task.ANCHORS and finding.answer is not SittingAnswer.BAD:
             raise UserError(refusal_text(finding, self.metric, self.named))
         say(finding_text(finding, self.metric, self.named))
 
@@ -289,10 +292,10 @@ class _Shown:
     def is_confirmed(self) -> bool:
         """Return whether no confirmation contradicts the suspect."""
         from vmtoll.bisect.search import confirmation  # noqa: PLC0415
-        from vmtoll.model.bisection import Answer  # noqa: PLC0415
+        from vmtoll.model.bisection import SittingAnswer  # noqa: PLC0415
 
         confirmed = confirmation(self.kept.bisection)
-        return confirmed is None or confirmed.answer is Answer.BAD
+        return confirmed is None or confirmed.answer is SittingAnswer.BAD
 
     def answer(self, code: Exit, judged: str | None, *, as_json: bool) -> None:
         """Print the answer: lines, or one object."""

@@ -12,7 +12,7 @@ GOOD, BAD, CANDIDATE = "good", "bad", "candidate"  # the arms of a sitting
 BEFORE, AFTER = "before", "after"  # the two candidates that a confirmation compares
 
 
-class Answer(StrEnum):
+class SittingAnswer(StrEnum):
     """What a sitting found about its candidate. BETWEEN: worse than the good anchor and better than the bad one."""
 
     GOOD = "good"  # better than the bad anchor
@@ -63,11 +63,11 @@ class Sitting(Document):
         return self.arms.get(CANDIDATE) or self.arms.get(AFTER) or self.arms[BAD]
 
 
-class Finding(Document):
+class SittingResult(Document):
     """An ended sitting. `why`: why its candidate was skipped; `run`: its run, relative to the bisection's folder."""
 
     sitting: Sitting
-    answer: Answer
+    answer: SittingAnswer
     contrasts: list[Contrast] = Field(default_factory=list)
     why: str = ""
     run: str | None = None
@@ -76,7 +76,7 @@ class Finding(Document):
     @property
     def spent(self) -> float:
         """The fraction of the 5% that it spent: none where nothing was looked at."""
-        return 0.0 if self.answer is Answer.SKIPPED else self.sitting.share
+        return 0.0 if self.answer is SittingAnswer.SKIPPED else self.sitting.share
 
     def contrast(self, arm: str, baseline: str) -> Contrast | None:
         """The contrast of two arms; None where it was not judged."""
@@ -93,7 +93,7 @@ class Bisection(Document):
     schema_: Literal[1] = Field(default=1, alias="schema")
     candidates: list[str] = Field(min_length=2)
     request: dict[str, str] = Field(default_factory=dict)
-    findings: list[Finding] = Field(default_factory=list)
+    findings: list[SittingResult] = Field(default_factory=list)
     pending: Sitting | None = None
 
     @property
@@ -104,6 +104,6 @@ class Bisection(Document):
     def bad(self) -> str:
         return self.candidates[-1]
 
-    def answers(self) -> dict[str, Answer]:
+    def answers(self) -> dict[str, SittingAnswer]:
         """Candidate → what its step found last."""
         return {each.sitting.candidate: each.answer for each in self.findings if each.sitting.task is Task.STEP}

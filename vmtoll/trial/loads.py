@@ -22,7 +22,7 @@ from vmtoll.trial.arrivals import poisson_ns, seed_of
 from vmtoll.trial.execution import JointExecution, bound_s, on_client
 from vmtoll.trial.fleet import Fleet
 from vmtoll.trial.merging import ClientPart, merge, on_our_clock, start_spread_s
-from vmtoll.trial.observation import Watch
+from vmtoll.trial.observation import TrialObserver
 from vmtoll.trial.server_times import ServerTimes, growth
 from vmtoll.trial.usage import Usage
 
@@ -96,7 +96,7 @@ class LoadDriver:
         port, shortest_s = self.transport.port(self.sut.host.port), self.experiment.duration_s
         if self.workload.crosscheck:
             shortest_s = min(shortest_s, self.experiment.crosscheck_s)
-        self.watch = Watch(self.machines, self.scenario.server, port, 0.0 if self.is_cold else shortest_s)
+        self.watch = TrialObserver(self.machines, self.scenario.server, port, 0.0 if self.is_cold else shortest_s)
         self.loaded_s = 0.0
         self.capacity: CapacityEstimate | None = None
 

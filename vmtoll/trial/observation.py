@@ -23,7 +23,7 @@ PULSE_S = 0.05
 SHORT_S, SHORT_PULSE_S, SHORT_MHZ_S = 2.0, 0.02, 0.1
 
 
-class Watch:
+class TrialObserver:
     """`start` and `stop` the samplers; `read` before and after each load, then record the load with `record_load`."""
 
     def __init__(self, machines: Machines, server: str, port: int, shortest_s: float) -> None:

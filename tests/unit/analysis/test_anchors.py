@@ -7,7 +7,7 @@ import pytest
 from tests.support.synthetic_run import Row, Truth, make_run
 from vmtoll.analysis.anchors import answer_of, is_narrow, judge_sitting
 from vmtoll.analysis.run import load_run
-from vmtoll.model.bisection import AFTER, BAD, BEFORE, CANDIDATE, GOOD, Answer, Contrast, Sitting, Task
+from vmtoll.model.bisection import AFTER, BAD, BEFORE, CANDIDATE, GOOD, Contrast, Sitting, SittingAnswer, Task
 from vmtoll.model.metric import CPU
 from vmtoll.model.verdict import Kind
 
@@ -17,21 +17,21 @@ W, B, U = Kind.SLOWER, Kind.FASTER, Kind.UNDECIDED
 @pytest.mark.parametrize(
     ("task", "kinds", "answer"),
     [
-        (Task.ANCHORS, [W], Answer.BAD),
-        (Task.ANCHORS, [B], Answer.UNDECIDED),
-        (Task.STEP, [W, W, U], Answer.BAD),
-        (Task.STEP, [W, U, B], Answer.GOOD),
-        (Task.STEP, [W, W, B], Answer.BETWEEN),
-        (Task.STEP, [W, U, U], Answer.UNDECIDED),
-        (Task.STEP, [U, W, U], Answer.UNDECIDED),
-        (Task.STEP, [W, B, B], Answer.GOOD),
-        (Task.STEP, [W, W, W], Answer.BAD),
-        (Task.STEP, [Kind.NOT_JUDGED] * 3, Answer.UNDECIDED),
-        (Task.CONFIRMATION, [W, U, U, U], Answer.BAD),
-        (Task.CONFIRMATION, [U, W, U, U], Answer.UNDECIDED),
+        (Task.ANCHORS, [W], SittingAnswer.BAD),
+        (Task.ANCHORS, [B], SittingAnswer.UNDECIDED),
+        (Task.STEP, [W, W, U], SittingAnswer.BAD),
+        (Task.STEP, [W, U, B], SittingAnswer.GOOD),
+        (Task.STEP, [W, W, B], SittingAnswer.BETWEEN),
+        (Task.STEP, [W, U, U], SittingAnswer.UNDECIDED),
+        (Task.STEP, [U, W, U], SittingAnswer.UNDECIDED),
+        (Task.STEP, [W, B, B], SittingAnswer.GOOD),
+        (Task.STEP, [W, W, W], SittingAnswer.BAD),
+        (Task.STEP, [Kind.NOT_JUDGED] * 3, SittingAnswer.UNDECIDED),
+        (Task.CONFIRMATION, [W, U, U, U], SittingAnswer.BAD),
+        (Task.CONFIRMATION, [U, W, U, U], SittingAnswer.UNDECIDED),
     ],
 )
-def test_what_the_comparisons_say(task: Task, kinds: list[Kind], answer: Answer) -> None:
+def test_what_the_comparisons_say(task: Task, kinds: list[Kind], answer: SittingAnswer) -> None:
     assert answer_of(task, kinds) is answer
 
 
@@ -51,9 +51,10 @@ def judged(tmp_path: Path, costs: dict[str, float], task: Task, share: float = 1
 
 
 @pytest.mark.parametrize(
-    ("cost", "answer"), [(1.0, Answer.GOOD), (1.5, Answer.BAD), (1.2, Answer.BETWEEN), (0.7, Answer.GOOD)]
+    ("cost", "answer"),
+    [(1.0, SittingAnswer.GOOD), (1.5, SittingAnswer.BAD), (1.2, SittingAnswer.BETWEEN), (0.7, SittingAnswer.GOOD)],
 )
-def test_a_candidate_is_like_one_of_the_anchors(tmp_path: Path, cost: float, answer: Answer) -> None:
+def test_a_candidate_is_like_one_of_the_anchors(tmp_path: Path, cost: float, answer: SittingAnswer) -> None:
     contrasts = judged(tmp_path, {GOOD: 1.0, BAD: 1.5, CANDIDATE: cost}, Task.STEP)
     assert answer_of(Task.STEP, [contrast.kind for contrast in contrasts.values()]) is answer
     contrast = contrasts[CANDIDATE, GOOD]
@@ -67,7 +68,7 @@ def test_nothing_is_decided_where_the_anchors_do_not_differ(tmp_path: Path) -> N
     """The candidate is worse than both, but no anchor is."""
     contrasts = judged(tmp_path, {GOOD: 1.0, BAD: 1.0, CANDIDATE: 1.5}, Task.STEP)
     assert contrasts[CANDIDATE, GOOD].kind is Kind.SLOWER
-    assert answer_of(Task.STEP, [contrast.kind for contrast in contrasts.values()]) is Answer.UNDECIDED
+    assert answer_of(Task.STEP, [contrast.kind for contrast in contrasts.values()]) is SittingAnswer.UNDECIDED
 
 
 def test_a_confirmation_compares_the_suspect_with_the_one_before(tmp_path: Path) -> None:

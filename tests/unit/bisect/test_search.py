@@ -11,11 +11,11 @@ from vmtoll.model.bisection import (
     BEFORE,
     CANDIDATE,
     GOOD,
-    Answer,
     Bisection,
     Contrast,
-    Finding,
     Sitting,
+    SittingAnswer,
+    SittingResult,
     Task,
 )
 from vmtoll.model.verdict import Kind
@@ -25,16 +25,16 @@ def history(between: int) -> Bisection:
     return Bisection(candidates=[str(number) for number in range(between + 2)])
 
 
-def with_finding(bisection: Bisection, sitting: Sitting, answer: Answer, *contrasts: Contrast) -> Bisection:
-    finding = Finding(sitting=sitting, answer=answer, contrasts=list(contrasts))
+def with_finding(bisection: Bisection, sitting: Sitting, answer: SittingAnswer, *contrasts: Contrast) -> Bisection:
+    finding = SittingResult(sitting=sitting, answer=answer, contrasts=list(contrasts))
     return bisection.model_copy(update={"findings": [*bisection.findings, finding]})
 
 
-def searched(bisection: Bisection, culprit: int, unusable: dict[int, Answer] | None = None) -> Bisection:
+def searched(bisection: Bisection, culprit: int, unusable: dict[int, SittingAnswer] | None = None) -> Bisection:
     """Bisect to the end, by the truth."""
     while sitting := search.next_sitting(bisection):
         number = int(sitting.candidate)
-        answer = Answer.BAD if number >= culprit or sitting.task is not Task.STEP else Answer.GOOD
+        answer = SittingAnswer.BAD if number >= culprit or sitting.task is not Task.STEP else SittingAnswer.GOOD
         bisection = with_finding(bisection, sitting, (unusable or {}).get(number, answer))
     return bisection
 
@@ -58,7 +58,7 @@ def test_the_error_is_split_evenly() -> None:
 
 
 def test_what_is_skipped_spends_nothing_and_its_neighbour_comes_next() -> None:
-    ended = searched(history(63), 37, {32: Answer.SKIPPED})
+    ended = searched(history(63), 37, {32: SittingAnswer.SKIPPED})
     assert [finding.sitting.candidate for finding in ended.findings[1:3]] == ["32", "31"]
     assert search.suspects(ended) == ["37"]
     assert search.spent(ended) <= 1 + 1e-9
@@ -66,7 +66,7 @@ def test_what_is_skipped_spends_nothing_and_its_neighbour_comes_next() -> None:
 
 def test_several_suspects_are_left_where_the_last_ones_are_skipped() -> None:
     """They are named, and there is nothing to confirm."""
-    ended = searched(history(63), 37, {36: Answer.SKIPPED, 37: Answer.SKIPPED})
+    ended = searched(history(63), 37, {36: SittingAnswer.SKIPPED, 37: SittingAnswer.SKIPPED})
     assert search.suspects(ended) == ["36", "37", "38"]
     assert search.confirmation(ended) is None
     assert search.spent(ended) <= 1 + 1e-9
@@ -75,9 +75,9 @@ def test_several_suspects_are_left_where_the_last_ones_are_skipped() -> None:
 def test_more_steps_than_planned_never_spend_more_than_all() -> None:
     """As with `git bisect run`, which chooses its own candidates."""
     bisection = history(7)
-    bisection = with_finding(bisection, search.next_sitting(bisection) or pytest.fail(), Answer.BAD)
+    bisection = with_finding(bisection, search.next_sitting(bisection) or pytest.fail(), SittingAnswer.BAD)
     for number in range(40):
-        bisection = with_finding(bisection, search.step(bisection, f"other-{number}"), Answer.GOOD)
+        bisection = with_finding(bisection, search.step(bisection, f"other-{number}"), SittingAnswer.GOOD)
     assert 0.9 < search.spent(bisection) < 1
 
 
@@ -85,7 +85,7 @@ def test_anchors_that_do_not_differ_are_measured_again_with_what_is_left() -> No
     bisection = history(3)
     first = search.next_sitting(bisection)
     assert first
-    bisection = with_finding(bisection, first, Answer.UNDECIDED)
+    bisection = with_finding(bisection, first, SittingAnswer.UNDECIDED)
     again = search.next_sitting(bisection)
     assert again
     assert (first.task, again.task) == (Task.ANCHORS, Task.ANCHORS)
@@ -104,33 +104,33 @@ def contrast(arm: str, baseline: str, kind: Kind, ratio: float | None = None) ->
 @pytest.mark.parametrize(
     ("answer", "contrasts"),
     [
-        (Answer.BETWEEN, []),
-        (Answer.GOOD, [contrast(CANDIDATE, GOOD, Kind.FASTER)]),
-        (Answer.BAD, [contrast(CANDIDATE, BAD, Kind.SLOWER)]),
+        (SittingAnswer.BETWEEN, []),
+        (SittingAnswer.GOOD, [contrast(CANDIDATE, GOOD, Kind.FASTER)]),
+        (SittingAnswer.BAD, [contrast(CANDIDATE, BAD, Kind.SLOWER)]),
     ],
 )
 def test_a_candidate_between_or_beyond_the_anchors_contradicts_one_change(
-    answer: Answer, contrasts: list[Contrast]
+    answer: SittingAnswer, contrasts: list[Contrast]
 ) -> None:
     ended = with_finding(history(3), search.step(history(3), "2"), answer, *contrasts)
     assert [finding.sitting.candidate for finding in search.contradictions(ended)] == ["2"]
 
 
 def test_a_good_candidate_after_a_bad_one_contradicts_one_change() -> None:
-    bisection = with_finding(history(5), search.step(history(5), "2"), Answer.BAD)
-    bisection = with_finding(bisection, search.step(bisection, "4"), Answer.GOOD)
+    bisection = with_finding(history(5), search.step(history(5), "2"), SittingAnswer.BAD)
+    bisection = with_finding(bisection, search.step(bisection, "4"), SittingAnswer.GOOD)
     assert [finding.sitting.candidate for finding in search.contradictions(bisection)] == ["4"]
 
 
 @pytest.mark.parametrize(
     ("answer", "contrasts"),
     [
-        (Answer.UNDECIDED, []),
-        (Answer.BAD, [contrast(BEFORE, GOOD, Kind.SLOWER)]),
-        (Answer.BAD, [contrast(AFTER, BAD, Kind.FASTER)]),
+        (SittingAnswer.UNDECIDED, []),
+        (SittingAnswer.BAD, [contrast(BEFORE, GOOD, Kind.SLOWER)]),
+        (SittingAnswer.BAD, [contrast(AFTER, BAD, Kind.FASTER)]),
     ],
 )
-def test_a_confirmation_notices_a_second_change(answer: Answer, contrasts: list[Contrast]) -> None:
+def test_a_confirmation_notices_a_second_change(answer: SittingAnswer, contrasts: list[Contrast]) -> None:
     ended = searched(history(7), 4)
     *kept, last = ended.findings
     again = with_finding(ended.model_copy(update={"findings": kept}), last.sitting, answer, *contrasts)
@@ -151,7 +151,9 @@ def test_the_cost_is_against_the_candidate_before_it() -> None:
                 ],
                 Task.CONFIRMATION: [contrast(AFTER, BEFORE, Kind.SLOWER, 5.0)],
             }  # fmt: skip
-            bisection = with_finding(bisection, sitting, Answer.BAD if is_bad else Answer.GOOD, *pairs[sitting.task])
+            bisection = with_finding(
+                bisection, sitting, SittingAnswer.BAD if is_bad else SittingAnswer.GOOD, *pairs[sitting.task]
+            )
         found = search.cost_of(bisection)
         return found.ratio if found else None
 
@@ -163,13 +165,15 @@ def test_the_search_ends_after_two_undecided_candidates() -> None:
     """Every suspect is named; what was announced as the most sittings is not exceeded."""
     bisection = history(63)
     assert search.most_sittings(bisection) == 8 + search.MOST_UNDECIDED
-    ended = searched(bisection, 37, dict.fromkeys(range(20, 60), Answer.UNDECIDED))
+    ended = searched(bisection, 37, dict.fromkeys(range(20, 60), SittingAnswer.UNDECIDED))
     assert search.undecided(ended) == search.MOST_UNDECIDED
     assert search.suspects(ended) == [str(number) for number in range(1, 65)]
 
 
-@pytest.mark.parametrize("unusable", [{}, {32: Answer.UNDECIDED}, {32: Answer.UNDECIDED, 31: Answer.UNDECIDED}])
-def test_no_more_sittings_than_announced(unusable: dict[int, Answer]) -> None:
+@pytest.mark.parametrize(
+    "unusable", [{}, {32: SittingAnswer.UNDECIDED}, {32: SittingAnswer.UNDECIDED, 31: SittingAnswer.UNDECIDED}]
+)
+def test_no_more_sittings_than_announced(unusable: dict[int, SittingAnswer]) -> None:
     for culprit in range(1, 65):
         ended = searched(history(63), culprit, unusable)
         assert len(ended.findings) <= search.most_sittings(history(63))

@@ -6,7 +6,7 @@ import pytest
 
 from vmtoll.bisect import search
 from vmtoll.bisect.store import FILE, name_of, opened, read, slug
-from vmtoll.model.bisection import Answer, Finding
+from vmtoll.model.bisection import SittingAnswer, SittingResult
 from vmtoll.model.errors import ResultsError, UserError
 
 
@@ -18,15 +18,19 @@ def test_a_sitting_that_was_begun_goes_on_with_the_same_share(tmp_path: Path) ->
         kept.begin(sitting)
     with opened(folder, ["a", "b", "c"], {}) as kept:
         assert search.next_sitting(kept.bisection) == sitting
-        kept.end(Finding(sitting=sitting, answer=Answer.BAD))
-    assert (read(folder).pending, read(folder).findings[0].answer) == (None, Answer.BAD)
+        kept.end(SittingResult(sitting=sitting, answer=SittingAnswer.BAD))
+    assert (read(folder).pending, read(folder).findings[0].answer) == (None, SittingAnswer.BAD)
 
 
 def test_a_skipped_candidate_does_not_end_another_sitting(tmp_path: Path) -> None:
     with opened(tmp_path / "bisection", ["a", "b", "c", "d"], {}) as kept:
         pending = search.step(kept.bisection, "b")
         kept.begin(pending)
-        kept.end(Finding(sitting=search.step(kept.bisection, "c"), answer=Answer.SKIPPED, why="is to be skipped"))
+        kept.end(
+            SittingResult(
+                sitting=search.step(kept.bisection, "c"), answer=SittingAnswer.SKIPPED, why="is to be skipped"
+            )
+        )
         assert kept.bisection.pending == pending
 
 

@@ -13,11 +13,11 @@ from vmtoll.model.bisection import (
     BEFORE,
     CANDIDATE,
     GOOD,
-    Answer,
     Bisection,
     Contrast,
-    Finding,
     Sitting,
+    SittingAnswer,
+    SittingResult,
     Task,
 )
 from vmtoll.model.metric import CPU
@@ -104,24 +104,28 @@ def contrast(arm: str, baseline: str, kind: Kind, ratio: float) -> Contrast:
     return Contrast(arm=arm, baseline=baseline, kind=kind, ratio=ratio, low=0.9 * ratio, high=1.1 * ratio, blocks=8)
 
 
-def found(task: Task, answer: Answer, *contrasts: Contrast, why: str = "", candidate: str = "b") -> Finding:
+def found(
+    task: Task, answer: SittingAnswer, *contrasts: Contrast, why: str = "", candidate: str = "b"
+) -> SittingResult:
     arms = {
         Task.ANCHORS: {}, Task.STEP: {CANDIDATE: candidate}, Task.CONFIRMATION: {BEFORE: "b", AFTER: "c"},
     }  # fmt: skip
     sitting = Sitting(number=1, task=task, arms={GOOD: "a", BAD: "d", **arms[task]}, share=0.25)
-    return Finding(sitting=sitting, answer=answer, contrasts=list(contrasts), why=why)
+    return SittingResult(sitting=sitting, answer=answer, contrasts=list(contrasts), why=why)
 
 
 def named(candidate: str) -> str:
     return f"commit {candidate}"
 
 
-ANCHORS = found(Task.ANCHORS, Answer.BAD, contrast(BAD, GOOD, Kind.SLOWER, 1.5))
-GOOD_STEP = found(Task.STEP, Answer.GOOD, contrast(CANDIDATE, BAD, Kind.FASTER, 0.66))
-CONFIRMED = found(Task.CONFIRMATION, Answer.BAD, contrast(AFTER, BEFORE, Kind.SLOWER, 1.4))
+ANCHORS = found(Task.ANCHORS, SittingAnswer.BAD, contrast(BAD, GOOD, Kind.SLOWER, 1.5))
+GOOD_STEP = found(Task.STEP, SittingAnswer.GOOD, contrast(CANDIDATE, BAD, Kind.FASTER, 0.66))
+CONFIRMED = found(Task.CONFIRMATION, SittingAnswer.BAD, contrast(AFTER, BEFORE, Kind.SLOWER, 1.4))
 
 
-def lines(*findings: Finding, confirmed: Finding | None = None, suspects: tuple[str, ...] = ("c",)) -> list[str]:
+def lines(
+    *findings: SittingResult, confirmed: SittingResult | None = None, suspects: tuple[str, ...] = ("c",)
+) -> list[str]:
     bisection = Bisection(candidates=["a", "b", "c", "d"], findings=list(findings))
     cost = confirmed.contrast(AFTER, BEFORE) if confirmed else None
     return answer_lines(
@@ -138,24 +142,24 @@ def test_the_answer_says_how_sure_it_is_and_what_the_change_costs() -> None:
 
 
 def test_what_was_left_out_is_named() -> None:
-    skipped = found(Task.STEP, Answer.SKIPPED, why="does not build (exit code 2); see b.log")
+    skipped = found(Task.STEP, SittingAnswer.SKIPPED, why="does not build (exit code 2); see b.log")
     said = lines(ANCHORS, skipped, suspects=("b", "c"))
     assert said[0].startswith("the first bad one is among 2: commit b, commit c; wrong with")
     assert said[1] == "commit b skipped: it does not build (exit code 2); see b.log"
 
 
 def test_what_is_not_confirmed_is_no_answer() -> None:
-    open_end = found(Task.CONFIRMATION, Answer.UNDECIDED, contrast(AFTER, BEFORE, Kind.UNDECIDED, 1.01))
+    open_end = found(Task.CONFIRMATION, SittingAnswer.UNDECIDED, contrast(AFTER, BEFORE, Kind.UNDECIDED, 1.01))
     (said,) = lines(ANCHORS, GOOD_STEP, open_end, confirmed=open_end)
     assert said.startswith("not confirmed: commit c")
     assert "more than one change" in said
 
 
 def test_contradictions_are_named() -> None:
-    between = found(Task.STEP, Answer.BETWEEN, contrast(CANDIDATE, GOOD, Kind.SLOWER, 1.2))
-    beyond = found(Task.STEP, Answer.GOOD, contrast(CANDIDATE, GOOD, Kind.FASTER, 0.8))
+    between = found(Task.STEP, SittingAnswer.BETWEEN, contrast(CANDIDATE, GOOD, Kind.SLOWER, 1.2))
+    beyond = found(Task.STEP, SittingAnswer.GOOD, contrast(CANDIDATE, GOOD, Kind.FASTER, 0.8))
     rest = found(
-        Task.CONFIRMATION, Answer.BAD, contrast(AFTER, BEFORE, Kind.SLOWER, 1.2), contrast(BEFORE, GOOD, W, 1.2)
+        Task.CONFIRMATION, SittingAnswer.BAD, contrast(AFTER, BEFORE, Kind.SLOWER, 1.2), contrast(BEFORE, GOOD, W, 1.2)
     )  # fmt: skip
     assert [contradiction_text(each, CPU, named).split(" (")[0] for each in (between, beyond, rest)] == [
         "commit b is between the anchors: worse than the good one, better than the bad one after 8 blocks; 1.2× the "
@@ -173,10 +177,10 @@ W = Kind.SLOWER
     [(Kind.UNDECIDED, "are not shown to differ after 8 blocks"), (Kind.FASTER, "exchange --good and --bad")],
 )
 def test_why_a_bisection_does_not_begin(kind: Kind, said: str) -> None:
-    refused = found(Task.ANCHORS, Answer.UNDECIDED, contrast(BAD, GOOD, kind, 0.98))
+    refused = found(Task.ANCHORS, SittingAnswer.UNDECIDED, contrast(BAD, GOOD, kind, 0.98))
     assert said in refusal_text(refused, CPU, named)
 
 
 @pytest.mark.parametrize("finding", [ANCHORS, GOOD_STEP, CONFIRMED])
-def test_each_sitting_has_a_line(finding: Finding) -> None:
+def test_each_sitting_has_a_line(finding: SittingResult) -> None:
     assert " after 8 blocks; " in finding_text(finding, CPU, named)

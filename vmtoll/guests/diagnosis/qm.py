@@ -21,7 +21,7 @@ CommandPair = tuple[Sequence[Sequence[str]], Sequence[Sequence[str]]]
 
 
 @dataclass(frozen=True)
-class ProxmoxGuest:
+class ProxmoxDefinition:
     """A guest of Proxmox VE, with the facts of its node."""
 
     config: Config
@@ -40,11 +40,11 @@ class ProxmoxGuest:
 
 def with_commands(steps: Sequence[Step], config: Config, facts: Facts) -> tuple[Step, ...]:
     """The steps with commands instead of edits of a definition."""
-    guest = ProxmoxGuest(config, facts)
+    guest = ProxmoxDefinition(config, facts)
     return tuple(_with_commands(step, guest) for step in steps)
 
 
-def _with_commands(step: Step, guest: ProxmoxGuest) -> Step:
+def _with_commands(step: Step, guest: ProxmoxDefinition) -> Step:
     plain = replace(step, changes=(), xml="")
     if step.state is not State.LACKING or step.tuning not in _COMMANDS:
         return plain
@@ -61,11 +61,11 @@ def _groups_around(facts: Facts) -> Facts:
     return {**facts, "groups": groups}
 
 
-def _kvm(step: Step, guest: ProxmoxGuest) -> CommandPair:
+def _kvm(step: Step, guest: ProxmoxDefinition) -> CommandPair:
     return guest.exchange(kvm="1")
 
 
-def _cpu_limit(step: Step, guest: ProxmoxGuest) -> CommandPair | None:
+def _cpu_limit(step: Step, guest: ProxmoxDefinition) -> CommandPair | None:
     """Delete the limit of CPU time and the weight, where they are below the virtual CPUs and the usual weight."""
     usual_weight = limits.USUAL_WEIGHT.get(guest.facts.get("cgroup_version") or 0, 0)
     at_least = {"cpulimit": guest.config.vcpus, "cpuunits": usual_weight}
@@ -73,7 +73,7 @@ def _cpu_limit(step: Step, guest: ProxmoxGuest) -> CommandPair | None:
     return guest.exchange(**dict.fromkeys(names)) if names else None
 
 
-def _model(step: Step, guest: ProxmoxGuest) -> CommandPair:
+def _model(step: Step, guest: ProxmoxDefinition) -> CommandPair:
     kept = {key: value for key, value in guest.config.parts("cpu", "cputype").items() if key in _OF_CPU}
     return guest.exchange(cpu=_joined({"": "host", **kept}))
 
@@ -82,26 +82,26 @@ def _joined(parts: Mapping[str, str]) -> str:
     return ",".join(f"{key}={value}" if key else value for key, value in parts.items())
 
 
-def _timers(step: Step, guest: ProxmoxGuest) -> CommandPair | None:
+def _timers(step: Step, guest: ProxmoxDefinition) -> CommandPair | None:
     """QEMU merges several -machine; only root may set `args`."""
     if "HPET" not in step.current:
         return None
     return guest.exchange(args=f"{guest.config.get('args')} -machine hpet=off".strip())
 
 
-def _card(step: Step, guest: ProxmoxGuest, **parts: str | None) -> CommandPair:
+def _card(step: Step, guest: ProxmoxDefinition, **parts: str | None) -> CommandPair:
     """Set parts of a card; None removes a part."""
     name = guest.config.cards[step.device]
     merged = {**guest.config.parts(name), **parts}
     return guest.exchange(**{name: _joined({key: value for key, value in merged.items() if value is not None})})
 
 
-def _network(step: Step, guest: ProxmoxGuest) -> CommandPair | None:
+def _network(step: Step, guest: ProxmoxDefinition) -> CommandPair | None:
     bridges = sorted(guest.facts.get("bridges", []), key=lambda name: not name.startswith("vmbr"))
     return _card(step, guest, bridge=bridges[0]) if bridges else None
 
 
-def _virtio_card(step: Step, guest: ProxmoxGuest) -> CommandPair:
+def _virtio_card(step: Step, guest: ProxmoxDefinition) -> CommandPair:
     name = guest.config.cards[step.device]
     parts = guest.config.parts(name)
     model, mac = card_of(parts)
@@ -110,29 +110,29 @@ def _virtio_card(step: Step, guest: ProxmoxGuest) -> CommandPair:
     return guest.exchange(**{name: _joined({"virtio": address, **kept})})
 
 
-def _rate(step: Step, guest: ProxmoxGuest) -> CommandPair:
+def _rate(step: Step, guest: ProxmoxDefinition) -> CommandPair:
     return _card(step, guest, rate=None)
 
 
-def _queues(step: Step, guest: ProxmoxGuest) -> CommandPair:
+def _queues(step: Step, guest: ProxmoxDefinition) -> CommandPair:
     return _card(step, guest, queues=str(min(guest.config.vcpus, _MOST_QUEUES)))
 
 
-def _disk(step: Step, guest: ProxmoxGuest, dropped: Callable[[str], bool]) -> CommandPair:
+def _disk(step: Step, guest: ProxmoxDefinition, dropped: Callable[[str], bool]) -> CommandPair:
     """Remove parts of a disk's option."""
     parts = guest.config.parts(step.device)
     return guest.exchange(**{step.device: _joined({key: value for key, value in parts.items() if not dropped(key)})})
 
 
-def _cache(step: Step, guest: ProxmoxGuest) -> CommandPair:
+def _cache(step: Step, guest: ProxmoxDefinition) -> CommandPair:
     return _disk(step, guest, lambda key: key == "cache")
 
 
-def _disk_limit(step: Step, guest: ProxmoxGuest) -> CommandPair:
+def _disk_limit(step: Step, guest: ProxmoxDefinition) -> CommandPair:
     return _disk(step, guest, lambda key: key.removesuffix("_length").replace("_max", "") in RATES)
 
 
-def _bus(step: Step, guest: ProxmoxGuest) -> CommandPair | None:
+def _bus(step: Step, guest: ProxmoxDefinition) -> CommandPair | None:
     """Set the controller of a SCSI disk; turn a disk of another bus into a SCSI disk."""
     config = guest.config
     controller: dict[str, str | None] = {"scsihw": _BEST} if config.get("scsihw") != _BEST else {}
@@ -151,18 +151,18 @@ def _bus(step: Step, guest: ProxmoxGuest) -> CommandPair | None:
     )
 
 
-def _pinning(step: Step, guest: ProxmoxGuest) -> CommandPair | None:
+def _pinning(step: Step, guest: ProxmoxDefinition) -> CommandPair | None:
     cpu_sets = [cpus(c.value) for c in step.changes if c.value and "vcpupin" in c.xpath and c.xpath.endswith("cpuset")]
     return guest.exchange(affinity=as_set({cpu for cpu_set in cpu_sets for cpu in cpu_set})) if cpu_sets else None
 
 
-def _huge_pages(step: Step, guest: ProxmoxGuest) -> CommandPair:
+def _huge_pages(step: Step, guest: ProxmoxDefinition) -> CommandPair:
     """Proxmox allocates the pages when the guest starts, and requires NUMA for them."""
     numa: dict[str, str | None] = {} if guest.config.get("numa") == "1" else {"numa": "1"}
     return guest.exchange(**numa, hugepages="2")
 
 
-_COMMANDS: Mapping[Tuning, Callable[[Step, ProxmoxGuest], CommandPair | None]] = {
+_COMMANDS: Mapping[Tuning, Callable[[Step, ProxmoxDefinition], CommandPair | None]] = {
     Tuning.KVM: _kvm, Tuning.CPU_LIMIT: _cpu_limit, Tuning.DISK_LIMIT: _disk_limit, Tuning.NETWORK_LIMIT: _rate,
     Tuning.CPU_MODEL: _model, Tuning.TIMERS: _timers, Tuning.NETWORK: _network, Tuning.CARD: _virtio_card,
     Tuning.DISK_BUS: _bus, Tuning.CACHE: _cache, Tuning.MULTIQUEUE: _queues, Tuning.PINNING: _pinning,

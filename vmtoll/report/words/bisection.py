@@ -2,7 +2,18 @@
 
 from collections.abc import Callable, Sequence
 
-from vmtoll.model.bisection import AFTER, BAD, BEFORE, CANDIDATE, GOOD, Answer, Bisection, Contrast, Finding, Task
+from vmtoll.model.bisection import (
+    AFTER,
+    BAD,
+    BEFORE,
+    CANDIDATE,
+    GOOD,
+    Bisection,
+    Contrast,
+    SittingAnswer,
+    SittingResult,
+    Task,
+)
 from vmtoll.model.metric import Metric
 from vmtoll.model.verdict import Kind
 from vmtoll.report.words.terms import percent, plural
@@ -12,11 +23,11 @@ from vmtoll.statistics.thresholds import ALPHA
 Named = Callable[[str], str]
 
 _ANSWERS = {
-    Answer.GOOD: "good: better than the bad anchor",
-    Answer.BAD: "bad: worse than the good anchor",
-    Answer.BETWEEN: "between the anchors: worse than the good one, better than the bad one",
-    Answer.UNDECIDED: "undecided",
-    Answer.SKIPPED: "skipped",
+    SittingAnswer.GOOD: "good: better than the bad anchor",
+    SittingAnswer.BAD: "bad: worse than the good anchor",
+    SittingAnswer.BETWEEN: "between the anchors: worse than the good one, better than the bad one",
+    SittingAnswer.UNDECIDED: "undecided",
+    SittingAnswer.SKIPPED: "skipped",
 }
 _OF = {
     "throughput": "the requests per second", "tail": "the p99 response time", "latency_p99": "the p99 latency",
@@ -37,27 +48,27 @@ def error_text(spent: float) -> str:
     return f"wrong with a probability of at most {percent(ALPHA * spent)}"
 
 
-def finding_text(finding: Finding, metric: Metric, named: Named) -> str:
+def finding_text(finding: SittingResult, metric: Metric, named: Named) -> str:
     """One line on an ended sitting."""
     sitting, name = finding.sitting, named(finding.sitting.candidate)
-    if finding.answer is Answer.SKIPPED:
+    if finding.answer is SittingAnswer.SKIPPED:
         return f"{name} skipped: it {finding.why}"
     decisive = _decisive(finding)
     size = f"; {size_text(decisive, metric)} {_against(decisive)}" if decisive else ""
     blocks = f" after {plural(decisive.blocks, 'block')}" if decisive else ""
     if sitting.task is Task.ANCHORS:
-        verdict = "the anchors differ" if finding.answer is Answer.BAD else "the anchors are not shown to differ"
+        verdict = "the anchors differ" if finding.answer is SittingAnswer.BAD else "the anchors are not shown to differ"
     elif sitting.task is Task.CONFIRMATION:
-        is_worse = "is worse" if finding.answer is Answer.BAD else "is not shown to be worse"
+        is_worse = "is worse" if finding.answer is SittingAnswer.BAD else "is not shown to be worse"
         verdict = f"{name} {is_worse} than {named(sitting.arms[BEFORE])}, which comes before it"
     else:
         verdict = f"{name} is {_ANSWERS[finding.answer]}"
     return f"{verdict}{blocks}{size}"
 
 
-def _decisive(finding: Finding) -> Contrast | None:
+def _decisive(finding: SittingResult) -> Contrast | None:
     """The comparison that a line on a sitting quotes."""
-    of_step = (CANDIDATE, BAD) if finding.answer is Answer.GOOD else (CANDIDATE, GOOD)
+    of_step = (CANDIDATE, BAD) if finding.answer is SittingAnswer.GOOD else (CANDIDATE, GOOD)
     pair = {Task.ANCHORS: (BAD, GOOD), Task.CONFIRMATION: (AFTER, BEFORE), Task.STEP: of_step}
     return finding.contrast(*pair[finding.sitting.task])
 
@@ -66,7 +77,7 @@ def _against(contrast: Contrast) -> str:
     return "of the one before it" if contrast.baseline == BEFORE else f"of the {contrast.baseline} anchor"
 
 
-def refusal_text(finding: Finding, metric: Metric, named: Named) -> str:
+def refusal_text(finding: SittingResult, metric: Metric, named: Named) -> str:
     """Why a bisection does not begin: its anchors do not differ, or the wrong way."""
     (contrast,) = finding.contrasts
     good, bad = (named(finding.sitting.arms[arm]) for arm in (GOOD, BAD))
@@ -95,9 +106,9 @@ def cost_text(cost: Contrast, anchors: Contrast | None, metric: Metric) -> str:
     return f"it has {size_text(cost, metric)} of the one before it{whole}"
 
 
-def contradiction_text(finding: Finding, metric: Metric, named: Named) -> str:
+def contradiction_text(finding: SittingResult, metric: Metric, named: Named) -> str:
     """One line on a finding that one change does not explain."""
-    if finding.sitting.task is Task.CONFIRMATION and finding.answer is Answer.BAD:
+    if finding.sitting.task is Task.CONFIRMATION and finding.answer is SittingAnswer.BAD:
         rest = [
             f"{named(finding.sitting.arms[arm])} has {size_text(contrast, metric)} of the {anchor} anchor"
             for arm, anchor, kind in ((BEFORE, GOOD, Kind.SLOWER), (AFTER, BAD, Kind.FASTER))
@@ -116,18 +127,18 @@ def contradiction_text(finding: Finding, metric: Metric, named: Named) -> str:
 
 def answer_lines(
     bisection: Bisection, metric: Metric, named: Named, judged: str | None, *,
-    suspects: Sequence[str], confirmed: Finding | None, cost: Contrast | None, contradictions: Sequence[Finding],
-    spent: float,
+    suspects: Sequence[str], confirmed: SittingResult | None, cost: Contrast | None,
+    contradictions: Sequence[SittingResult], spent: float,
 ) -> list[str]:  # fmt: skip
     """The answer: the suspects and how sure it is, what the change costs, what was skipped, what contradicts it.
 
     `judged`: the candidate that was judged alone.
     """
     if judged:
-        answers = {bisection.good: Answer.GOOD, bisection.bad: Answer.BAD} | bisection.answers()
+        answers = {bisection.good: SittingAnswer.GOOD, bisection.bad: SittingAnswer.BAD} | bisection.answers()
         return [f"{named(judged)}: {_ANSWERS[answers[judged]]}; {error_text(spent)} so far"]
     lines = [f"{suspects_text(suspects, named)}; {error_text(spent)}"]
-    if confirmed and confirmed.answer is not Answer.BAD:
+    if confirmed and confirmed.answer is not SittingAnswer.BAD:
         before = named(confirmed.sitting.arms[BEFORE])
         lines = [
             f"not confirmed: {named(suspects[-1])} was worse than the good anchor, {before} better than the bad one, "
@@ -135,8 +146,8 @@ def answer_lines(
         ]
     elif cost:
         lines.append(cost_text(cost, bisection.findings[0].contrast(BAD, GOOD), metric))
-    left_out = [each for each in bisection.findings if each.answer in (Answer.SKIPPED, Answer.UNDECIDED)]
+    left_out = [each for each in bisection.findings if each.answer in (SittingAnswer.SKIPPED, SittingAnswer.UNDECIDED)]
     lines += [finding_text(each, metric, named) for each in left_out if each.sitting.task is Task.STEP]
-    told = [each for each in contradictions if each is not confirmed or each.answer is Answer.BAD]
+    told = [each for each in contradictions if each is not confirmed or each.answer is SittingAnswer.BAD]
     lines += [f"more than one change: {contradiction_text(each, metric, named)}" for each in told]
     return lines
