@@ -95,7 +95,7 @@ def test_the_support_matrix_has_every_profile_and_says_of_each_row_whether_it_wa
     assert {row[0].strip("`") for row in rows if row[0].startswith("`kvm-")} == set(profiles.names())
     states = {"run", "schema only", "not run"}
     headings = [row for row in rows if not states & set(row)]
-    assert len(headings) == 9, headings
+    assert all("state" in row or row[0] == "profile" for row in headings), headings
     for row in (row for row in rows if "run" in row and row not in headings):
         assert row[0].startswith("`kvm-") or row[-1], f"{row}: what was run?"
     pairs = {(row[0], row[1]) for row in rows if row[0] in ("TCG", "KVM")}

@@ -10,6 +10,7 @@ import yaml
 
 from vmtoll.builds import archives, servers
 from vmtoll.builds.booted_tree import booted
+from vmtoll.model.architecture import here
 from vmtoll.model.release import Release
 from vmtoll.paths import CACHE, LAB, PACKAGE, PLAYBOOKS, PROJECT, VM_IMAGES
 from vmtoll.shell import lock, play, run
@@ -117,7 +118,7 @@ def _provision(partial: Path, root: Path, variables: archives.ProvisioningVariab
         run([*machine.ssh_command, "apt-get", "update", "-q"])
         extra = partial / "variables.json"
         extra.write_text(json.dumps(variables | {"load_tools_binaries": []}))
-        play("image.yml", inventory=machine.inventory, quiet=True)
+        play("image.yml", "-e", f"bootable_image_kernel={here().kernel}", inventory=machine.inventory, quiet=True)
         play("site.yml", "-e", f"@{extra}", inventory=machine.inventory, quiet=True)
         run([*machine.ssh_command, "apt-get", "clean"])
     extra.unlink()

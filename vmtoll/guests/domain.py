@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from vmtoll.guests.inventory import Guest
 from vmtoll.guests.profiles import Profile
+from vmtoll.model.architecture import X86_64, Architecture
 from vmtoll.model.errors import UserError
 from vmtoll.paths import VM_IMAGES
 
@@ -40,12 +41,19 @@ def files_of_role(name: str) -> Files:
     )
 
 
-def render(profile: Profile, guest: Guest, files: Files, images: Path = VM_IMAGES) -> str:
-    """The domain's XML. Raises UserError when a value of the profile cannot be filled in, or the result is not XML."""
+def render(
+    profile: Profile, guest: Guest, files: Files, images: Path = VM_IMAGES, *, architecture: Architecture = X86_64
+) -> str:
+    """The domain's XML, for a host of this architecture.
+
+    Raises UserError when a value of the profile cannot be filled in, or the result is not XML.
+    """
     environment = Environment(
         loader=FileSystemLoader(images), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    variables: dict[str, Any] = {**guest.values(), **vars(files), "profile": profile}
+    variables: dict[str, Any] = {
+        **guest.values(), **vars(files), "profile": profile, "architecture": architecture,
+    }  # fmt: skip
     given = {} if guest.memory_mib is None else {"memory_mib": guest.memory_mib}
     try:
         for key, value in (profile.under(guest.accelerator) | given).items():

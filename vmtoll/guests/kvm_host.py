@@ -81,6 +81,7 @@ def facts() -> dict[str, object]:
     now = memory()
     pages_free = now.get("HugePages_Free", 0) - now.get("HugePages_Rsvd", 0)
     return {
+        "architecture": os.uname().machine,
         "kvm": kvm(),
         "kvm_modules": kvm_modules(),
         "kvm_flags": kvm_flags(),

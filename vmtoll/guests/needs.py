@@ -70,6 +70,12 @@ def _kvm(guest: Guest, profile: Profile, facts: Facts) -> str:
     return f"KVM does not work ({why}); switch virtualization on in the firmware and load kvm_intel or kvm_amd"
 
 
+def _x86_64(guest: Guest, profile: Profile, facts: Facts) -> str:
+    if facts["architecture"] == "x86_64":
+        return ""
+    return f"its hardware exists on x86_64 alone, and this host is {facts['architecture']}; take kvm-default"
+
+
 def _cpus(guest: Guest, profile: Profile, facts: Facts) -> str:
     missing = sorted(set(guest.cpu_list) - set(facts["cpus"]))
     return (
@@ -119,6 +125,7 @@ def _sriov(guest: Guest, profile: Profile, facts: Facts) -> str:
 _CHECKS: Mapping[str, Callable[[Guest, Profile, Facts], str]] = {
     "kvm": _kvm,
     "cpus": _cpus,
+    "x86_64": _x86_64,
     "bridge": _bridge,
     "vhost-net": _vhost_net,
     "pinning": _pinning,

@@ -1,5 +1,6 @@
 """Find the accelerator that works, by booting the image's kernel: /dev/kvm may exist and still run nothing."""
 
+import platform
 import re
 import selectors
 import subprocess
@@ -12,6 +13,11 @@ BANNER = b"Linux version"
 MODULES = {"kvm_intel": "vmx", "kvm_amd": "svm"}
 KVM_PATIENCE_S = 150.0  # with one of them; the host may be slow: itself emulated, and busy
 PATIENCE_S = 8.0  # with another module, which may never boot a kernel
+# By architecture, as `uname -m` prints it: QEMU's options, and the kernel's for its first lines.
+_BOOT = {
+    "x86_64": ([], "console=ttyS0 earlyprintk=ttyS0"),
+    "aarch64": (["-machine", "virt,gic-version=host"], "console=ttyAMA0 earlycon=pl011,0x9000000"),
+}
 
 Accelerator = Literal["kvm", "tcg"]
 
@@ -21,9 +27,11 @@ def probe(kernel: Path, device: Path = Path("/dev/kvm")) -> tuple[Accelerator, s
     if not device.exists():
         return "tcg", f"{device} does not exist"
     patience_s = KVM_PATIENCE_S if _has_kvm_module() else PATIENCE_S
-    argv = ["qemu-system-x86_64", "-accel", "kvm", "-cpu", "host", "-m", "256", "-nodefaults", "-display", "none"]
-    argv += ["-no-reboot", "-serial", "stdio", "-kernel", str(kernel)]
-    argv += ["-append", "console=ttyS0 earlyprintk=ttyS0 panic=-1"]
+    architecture = platform.machine()
+    options, words = _BOOT[architecture]
+    argv = [f"qemu-system-{architecture}", *options, "-accel", "kvm", "-cpu", "host", "-m", "256", "-nodefaults"]
+    argv += ["-display", "none", "-no-reboot", "-serial", "stdio", "-kernel", str(kernel)]
+    argv += ["-append", f"{words} panic=-1"]
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as qemu:
         try:
             printed = _read_until_banner(qemu, patience_s)
@@ -35,7 +43,9 @@ def probe(kernel: Path, device: Path = Path("/dev/kvm")) -> tuple[Accelerator, s
 
 
 def _has_kvm_module() -> bool:
-    """Return whether one of KVM's own modules provides /dev/kvm."""
+    """Return whether one of KVM's own modules provides /dev/kvm; on Arm it is part of the kernel."""
+    if platform.machine() == "aarch64":
+        return True
     flags = re.findall(r"\b(?:vmx|svm)\b", Path("/proc/cpuinfo").read_text())
     return any(flag in flags and Path("/sys/module", module).exists() for module, flag in MODULES.items())
 

@@ -11,6 +11,7 @@ from vmtoll.builds import image
 from vmtoll.guests import needs, profiles
 from vmtoll.guests.domain import files_of_role, render
 from vmtoll.guests.inventory import Guest, guest
+from vmtoll.model.architecture import here
 from vmtoll.model.errors import UserError
 from vmtoll.model.release import Release
 from vmtoll.paths import STATE
@@ -33,10 +34,13 @@ def guests_with_profile(data: Mapping[str, Any], source: Path) -> list[Guest]:
 
 
 def role_entry(vm: Guest, kind: profiles.Kind = "guests") -> dict[str, str]:
-    """An element of the role's kvm_guest_list. A guest to remove gets no XML: its profile may no longer fit it."""
+    """An element of the role's kvm_guest_list. A guest to remove gets no XML: its profile may no longer fit it.
+
+    Guests have this machine's architecture, because their image is made on it.
+    """
     xml = ""
     if vm.state == "present":
-        xml = render(profiles.load(vm.profile, kind=kind), vm, files_of_role(vm.name))
+        xml = render(profiles.load(vm.profile, kind=kind), vm, files_of_role(vm.name), architecture=here())
     return vm.model_dump(include={"name", "state", "domain", "public_key"}) | {"xml": xml}
 
 
@@ -71,7 +75,11 @@ def make_guests(
     lists = {host: [role_entry(vm) for vm in guests if vm.kvm_host == host] for host in _kvm_hosts(guests)}
     variables: dict[str, object] = {"kvm_guest_lists": lists}
     if present:
-        variables |= {"kvm_guest_image_source": str(image.ensure(say, release)), "kvm_guest_host_key": str(host_key())}
+        variables |= {
+            "kvm_guest_image_source": str(image.ensure(say, release)),
+            "kvm_guest_host_key": str(host_key()),
+            "kvm_guest_emulator": list(here().qemu),
+        }
     if guests:
         pattern = ",".join([*lists, *(vm.name for vm in present)])
         play(
@@ -96,6 +104,9 @@ def _check_needs(guests: Sequence[Guest], inventory: Path) -> None:
         )  # fmt: skip
         for host in hosts:
             report = json.loads((Path(folder) / f"{host}.json").read_text())
+            if (theirs := report["facts"]["architecture"]) != here().name:
+                missing.append(f"{host}: it is {theirs}, and the guests' image is made on this machine, {here().name}")
+                continue
             guests_of_host = [vm for vm in guests if vm.kvm_host == host]
             missing += [f"{host}: {lack}" for lack in needs.lacking(guests_of_host, report["facts"], report["running"])]
     if missing:

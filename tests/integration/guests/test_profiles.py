@@ -12,6 +12,7 @@ from vmtoll.guests import profiles
 from vmtoll.guests.domain import Files, render
 from vmtoll.guests.inventory import Guest
 from vmtoll.guests.profiles import ACCELERATORS
+from vmtoll.model.architecture import AARCH64, ARCHITECTURES, Architecture
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import GuestAccelerator
 from vmtoll.paths import VM_IMAGES
@@ -38,11 +39,14 @@ def attributes(tree: ET.Element, path: str) -> dict[str, str]:
 
 
 @pytest.mark.skipif(not shutil.which("virt-xml-validate"), reason="libvirt-clients is not installed")
+@pytest.mark.parametrize("architecture", ARCHITECTURES.values(), ids=ARCHITECTURES)
 @pytest.mark.parametrize("accelerator", ACCELERATORS)
 @pytest.mark.parametrize("profile", profiles.names())
-def test_it_is_a_domain_by_libvirts_schema(profile: str, accelerator: GuestAccelerator, tmp_path: Path) -> None:
+def test_it_is_a_domain_by_libvirts_schema(
+    profile: str, accelerator: GuestAccelerator, architecture: Architecture, tmp_path: Path
+) -> None:
     file = tmp_path / "domain.xml"
-    file.write_text(render(profiles.load(profile), guest(profile, accelerator), FILES))
+    file.write_text(render(profiles.load(profile), guest(profile, accelerator), FILES, architecture=architecture))
     done = subprocess.run(["virt-xml-validate", file, "domain"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert attributes(ET.parse(file).getroot(), ".")["type"] == {"kvm": "kvm", "tcg": "qemu"}[accelerator]
@@ -137,6 +141,16 @@ def test_an_emulated_kernel_keeps_the_only_clock_that_does_not_wrap() -> None:
     told = {kind: domain("kvm-default", kind).findtext("os/cmdline") or "" for kind in ACCELERATORS}
     assert "tsc=reliable" in told["tcg"].split()
     assert told["kvm"].split() == [word for word in told["tcg"].split() if word != "tsc=reliable"]
+
+
+def test_a_guest_has_the_hardware_of_its_hosts_architecture() -> None:
+    text = render(profiles.load("kvm-tuned"), guest("kvm-tuned"), FILES, architecture=AARCH64)
+    tree = ET.fromstring(text)
+    assert attributes(tree, "os/type") == {"arch": "aarch64", "machine": "virt"}
+    assert attributes(tree, "os") == {"firmware": "efi"}, "without UEFI libvirt refuses ACPI there"
+    assert tree.findtext("devices/emulator") == "/usr/bin/qemu-system-aarch64"
+    assert {"console=ttyAMA0", "nohlt"} <= set((tree.findtext("os/cmdline") or "").split())
+    assert "hpet" not in text and "idle=poll" not in text
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from vmtoll.model.errors import UserError
 from vmtoll.paths import VM_IMAGES
 
 COMPLETE: dict[str, Any] = {
+    "architecture": "x86_64",
     "kvm": "",
     "kvm_modules": ["kvm_amd"],
     "kvm_flags": ["svm"],
@@ -50,6 +51,7 @@ def test_a_host_that_has_everything_lacks_nothing_for_any_profile() -> None:
             "KVM does not work (/dev/kvm: no virtual machine can be made; /dev/kvm belongs to kvm_pvm, which is "
             "neither kvm_intel nor kvm_amd); switch virt",
         ),
+        ({"architecture": "aarch64"}, "kvm-2009", "its hardware exists on x86_64 alone, and this host is aarch64"),
         ({"vhost_net": False}, "kvm-default", "/dev/vhost-net is missing; modprobe vhost_net"),
         ({"vhost_net": False}, "kvm-tuned", "/dev/vhost-net is missing; modprobe vhost_net"),
         ({"hugetlbfs": False}, "kvm-hugepages", "no hugetlbfs is mounted; systemctl start dev-hugepages.mount"),

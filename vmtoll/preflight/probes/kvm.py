@@ -71,6 +71,8 @@ def why_no_code_runs() -> str:
 def obstacle() -> tuple[str, str]:
     """Return (why KVM does not work, what to do), both empty when code runs."""
     if not Path(DEVICE).exists():
+        if platform.machine() == "aarch64":
+            return f"{DEVICE} does not exist", "Boot the kernel at EL2; in a guest, turn on nested virtualization."
         name = "kvm_amd" if "svm" in Path("/proc/cpuinfo").read_text() else "kvm_intel"
         return f"{DEVICE} does not exist", f"Turn on virtualization in the firmware, then `modprobe {name}`."
     try:
@@ -84,7 +86,7 @@ def kernel() -> Path | None:
     """Return the kernel to boot: the one on the command line, else the last in /boot; None without QEMU or kernel."""
     kernels = sorted(Path("/boot").glob("vmlinuz-*"))
     kernel_file = Path(sys.argv[1]) if len(sys.argv) > 1 else kernels[-1] if kernels else None
-    return kernel_file if shutil.which("qemu-system-x86_64") else None
+    return kernel_file if shutil.which(f"qemu-system-{platform.machine()}") else None
 
 
 why, advice = obstacle()
