@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmtoll.analysis.judge import Evidence, Family, Judgement, control_differences, in_ratio
-from vmtoll.analysis.pairs import Bounds, Pairs, Side, is_measured, mean_figure, pair_arms, role_of
+from vmtoll.analysis.pairs import Bounds, Pairs, is_measured, pair_arms, role_of
 from vmtoll.analysis.run import Run
+from vmtoll.analysis.sides import Side, mean_figure
 from vmtoll.model.finding import Code, Role
 from vmtoll.model.metric import METRICS, Loop, Metric, loop_of
 from vmtoll.model.trial import Arm, Scenario

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 
-from vmtoll.analysis.pairs import Pairs, Side, requests_of
+from vmtoll.analysis.pairs import Pairs
 from vmtoll.analysis.run import Run
+from vmtoll.analysis.sides import Side, requests_of
 from vmtoll.analysis.thinning import rank_interval
 from vmtoll.model.metric import Metric
 from vmtoll.model.verdict import PercentileLevel

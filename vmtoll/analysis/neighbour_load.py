@@ -7,9 +7,10 @@ from statistics import median
 import numpy as np
 
 from vmtoll.analysis.judge import in_ratio
-from vmtoll.analysis.pairs import Measure, pair, role_of, sides_of
+from vmtoll.analysis.pairs import pair, role_of
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.sets import Nature, Quantity
+from vmtoll.analysis.sides import Measure, sides_of
 from vmtoll.model.columns import CROSSCHECK, value_of
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.load import Load, NeighbourLoad

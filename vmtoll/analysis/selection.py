@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import median
 
-from vmtoll.analysis.pairs import Measure, Side, TrialOutcome, sides_of
 from vmtoll.analysis.run import Run, by_block
 from vmtoll.analysis.sets import BoundedFigure, Nature, Quantity
+from vmtoll.analysis.sides import Measure, Side, TrialOutcome, sides_of
 from vmtoll.model.columns import CROSSCHECK, value_of
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.finding import CLOSED_LOOP_LIMITS, OPEN_LOOP_LIMITS, Code, Role, Validity

@@ -13,8 +13,9 @@ import numpy as np
 from vmtoll.analysis.hypervisor import host_view
 from vmtoll.analysis.judge import Family
 from vmtoll.analysis.judged import controls_of, evidence_of, judged_fields
-from vmtoll.analysis.pairs import choose_role, measure_of, pair_arms, replicates, sides_of
+from vmtoll.analysis.pairs import choose_role, pair_arms, replicates
 from vmtoll.analysis.run import Run
+from vmtoll.analysis.sides import measure_of, sides_of
 from vmtoll.model.experiment import TuningSteps
 from vmtoll.model.finding import Role
 from vmtoll.model.metric import CPU, HOST_CPU, TAIL, THROUGHPUT, Metric, loop_of

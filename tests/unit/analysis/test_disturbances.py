@@ -16,8 +16,9 @@ from tests.support.records import BASELINE, make_record
 from tests.support.synthetic_run import Truth, make_run
 from vmtoll.analysis.judge import Family
 from vmtoll.analysis.judged import evidence_of
-from vmtoll.analysis.pairs import measure_of, pair
+from vmtoll.analysis.pairs import pair
 from vmtoll.analysis.run import Run, load_run
+from vmtoll.analysis.sides import measure_of
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.metric import CPU, TAIL, THROUGHPUT

@@ -11,9 +11,10 @@ import pytest
 
 from tests.support.records import BASELINE, make_record
 from tests.support.synthetic_run import Truth, make_run
-from vmtoll.analysis import pairs
-from vmtoll.analysis.pairs import Bounds, Measure, Pairs, is_measured, is_ordered, less_limited, measure_of, pair
+from vmtoll.analysis import sides
+from vmtoll.analysis.pairs import Bounds, Pairs, is_measured, less_limited, pair
 from vmtoll.analysis.run import Run, load_run
+from vmtoll.analysis.sides import Measure, is_ordered, measure_of
 from vmtoll.analysis.thinning import expected_percentile
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.load import Load, LoadKind
@@ -428,4 +429,4 @@ def test_pairing_takes_time_in_proportion_to_the_blocks(run: Run) -> None:
 def test_the_findings_of_a_side_have_one_order() -> None:
     """A set has another order in each process: analysis.json must not."""
     codes = [Code.STEAL, Code.RETRANSMITS, Code.CLIENT_LATE, Code.STEAL]
-    assert list(pairs._by_frequency(codes)) == [Code.STEAL, Code.CLIENT_LATE, Code.RETRANSMITS]
+    assert list(sides._by_frequency(codes)) == [Code.STEAL, Code.CLIENT_LATE, Code.RETRANSMITS]
