@@ -18,6 +18,7 @@ from vmtoll.spec.groups import GROUPS, KNOWN_GROUPS, is_within
 from vmtoll.spec.templates import evaluate
 
 # Ansible's warning about a part of a group that it skips.
+_LIMIT_S = 120
 _SKIPPED = re.compile(
     r"Skipping (?:unexpected )?key \((?P<key>\S+?)\) in group \((?P<group>\S+?)\)"
     r"|Skipping '(?P<whole>\S+?)'(?= as this is not a valid group)"
@@ -59,14 +60,15 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
         "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true", "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true",
         "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "ignore",  # its check would refuse what YAML's merge allows
     }  # fmt: skip
-    done = subprocess.run(
-        [_ansible_inventory(), "-i", str(path), "--list", *(["--limit", joined(limit, "kvm_hosts")] if limit else [])],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=environment,
-    )
+    command = [_ansible_inventory(), "-i", str(path), "--list"]
+    command += ["--limit", joined(limit, "kvm_hosts")] if limit else []
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False, env=environment)
+    except subprocess.TimeoutExpired:
+        raise InventoryError(
+            f"{path}: Ansible did not read it within {_LIMIT_S} s; try `ansible-inventory -i {path} --list`: a script "
+            "or a plugin in it may wait"
+        ) from None
     if done.returncode:
         raise InventoryError(f"{path}: {_cause(done.stderr, path)}")
     unmatched = set(re.findall(r"Could not match supplied host pattern,\s+ignoring:\s+(\S+)", done.stderr))

@@ -10,6 +10,7 @@ import yaml
 
 from tests.support.measured import run
 from vmtoll.model.errors import HostLostError, InventoryError
+from vmtoll.spec import inventory as reading
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.inventory import read_inventory
 
@@ -180,3 +181,14 @@ def test_a_limit_that_matches_nothing_is_an_error(tmp_path: Path) -> None:
     assert "load1" in read_inventory(file, "load1")["_meta"]["hostvars"]
     with pytest.raises(InventoryError, match="--limit laod1: no machine or group matches 'laod1'"):
         read_inventory(file, "laod1")
+
+
+def test_an_inventory_that_ansible_does_not_read_in_time_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "hosts.sh"
+    script.write_text("#!/bin/sh\nexec sleep 20\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(reading, "_LIMIT_S", 3)
+    with pytest.raises(InventoryError, match=rf"^{script}: .*within 3 s"):
+        read_inventory(script)
