@@ -12,9 +12,9 @@ import typer
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption
-from vmtoll.folder.machines import Guest, Machine, Machines
+from vmtoll.folder.machines import LabMachines, Machine, MeasuredGuest
 from vmtoll.folder.make import FIRST, check_empty, make
-from vmtoll.folder.sources import Found, libvirt_guests, proxmox_guests, ssh_names
+from vmtoll.folder.sources import ListedGuest, libvirt_guests, proxmox_guests, ssh_names
 from vmtoll.model.errors import UserError
 from vmtoll.shell import say
 from vmtoll.spec.catalog import unknown
@@ -42,7 +42,7 @@ def init(
     guest: Annotated[
         list[str] | None,
         typer.Option(
-            "--guest", metavar=_MACHINE, help="Guest that is measured (repeatable); of a host, its name there."
+            "--guest", metavar=_MACHINE, help="Guest that is measured (repeatable); of a host, its name or VMID there."
         ),
     ] = None,
     from_libvirt: Annotated[
@@ -87,7 +87,7 @@ def init(
     if embedded and any(given[:-1]):
         raise UserError("--embedded names no machine; leave it out, or the other options")
     known = ssh_names(from_ssh_config) if from_ssh_config else None
-    machines = Machines(user=user, link_mbit=link_mbit, libvirt_uri=connect)
+    machines = LabMachines(user=user, link_mbit=link_mbit, libvirt_uri=connect)
     if not any(given):
         machines = _asked(machines, known)
     elif not embedded:
@@ -97,7 +97,7 @@ def init(
             clients=[Machine.of(text, "--client") for text in client or ()],
             metal=Machine.of(metal, "--metal") if metal else None,
             kvm_host=source[0] if source else None,
-            guests=_chosen(guest, source, is_libvirt=from_libvirt is not None),
+            guests=_chosen(guest, source),
         )
         _check_known(machines, known)
     if not machines.are_none:
@@ -110,16 +110,16 @@ def init(
     print(f"next: {'; '.join(_next(folder, machines))}")
 
 
-def _next(folder: Path, machines: Machines) -> list[str]:
+def _next(folder: Path, machines: LabMachines) -> list[str]:
     steps = ["sudo vmtoll lab up"] if machines.are_none else ["vmtoll preflight", "vmtoll provision"]
     first = f"{'sudo ' * machines.are_none}vmtoll run {FIRST}"
     return [*([] if folder.absolute() == Path.cwd() else [f"cd {folder}"]), *steps, first]
 
 
-_Source = tuple[Machine, list[Found]]
+_Source = tuple[Machine, list[ListedGuest]]
 
 
-def _source(libvirt: str | None, proxmox: str | None, machines: Machines) -> _Source | None:
+def _source(libvirt: str | None, proxmox: str | None, machines: LabMachines) -> _Source | None:
     """The KVM host that was named, and its guests."""
     if libvirt:
         host = Machine.of(libvirt, "--from-libvirt")
@@ -130,51 +130,68 @@ def _source(libvirt: str | None, proxmox: str | None, machines: Machines) -> _So
     return None
 
 
-def _chosen(texts: Sequence[str] | None, source: _Source | None, *, is_libvirt: bool) -> list[Guest]:
+def _chosen(texts: Sequence[str] | None, source: _Source | None) -> list[MeasuredGuest]:
     """The guests that were named; of a host's guests with the address that it knows. Raises UserError."""
     if source is None:
-        return [Guest(Machine.of(text, "--guest")) for text in texts or ()]
-    host, found = source
+        return [MeasuredGuest(Machine.of(text, "--guest")) for text in texts or ()]
+    host, listed = source
     if not texts:
-        raise UserError(f"{host.name}: name the guests to be measured with --guest: {_listed(found)}")
-    return [_guest(text, found, is_libvirt=is_libvirt) for text in texts]
+        raise UserError(f"{host.name}: name the guests to be measured with --guest: {_listed(listed)}")
+    return [_guest(text, listed) for text in texts]
 
 
-def _guest(text: str, found: Sequence[Found], *, is_libvirt: bool) -> Guest:
-    by_name = {each.name: each for each in found}
-    if text in by_name:
-        name, machine = text, _known_guest(by_name[text])
-    else:
-        machine = Machine.of(text, "--guest")
-        name = machine.name
-    if name not in by_name:
-        raise UserError(f"--guest {unknown('guest', name, sorted(by_name))}")
-    return Guest(machine, name if is_libvirt else None)
+def _guest(text: str, listed: Sequence[ListedGuest]) -> MeasuredGuest:
+    """The guest that is named, perhaps with an address of its own. Raises UserError."""
+    if found := _found(text, listed):
+        return MeasuredGuest(_machine(found, listed), found)
+    machine = Machine.of(text, "--guest")
+    found = _found(machine.name, listed)
+    if found is None:
+        raise UserError(f"--guest {unknown('guest', machine.name, sorted(each.name for each in listed))}")
+    return MeasuredGuest(replace(machine, name=_name(found, listed)), found)
 
 
-def _known_guest(guest: Found) -> Machine:
-    """A guest of a host, at the address that the host knows; libvirt's names may have any character."""
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", guest.name).strip("-.") or "guest"
+def _found(name: str, listed: Sequence[ListedGuest]) -> ListedGuest | None:
+    """The guest of this name or VMID. Raises UserError where several have the name, as Proxmox VE allows."""
+    found = [each for each in listed if each.name == name or (each.vmid and str(each.vmid) == name)]
+    if len(found) > 1:
+        raise UserError(f"--guest {name}: several have this name; give a VMID: {_listed(found)}")
+    return found[0] if found else None
+
+
+def _machine(guest: ListedGuest, listed: Sequence[ListedGuest]) -> Machine:
+    """A guest of a host, at the address that the host knows."""
+    name = _name(guest, listed)
     if guest.address is None:
         say(f"{guest.name}: its host knows no address of it; lab.yml has its name, correct ansible_host there")
     return Machine(name, guest.address or name)
 
 
-def _listed(found: Sequence[Found]) -> str:
-    return ", ".join(f"{each.name} ({each.state})" for each in found) or "it has none"
+def _name(guest: ListedGuest, listed: Sequence[ListedGuest]) -> str:
+    """A guest's name in lab.yml; libvirt's may have any character, and two of Proxmox VE may have the same."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", guest.name).strip("-.") or "guest"
+    return f"{name}-{guest.vmid}" if sum(each.name == guest.name for each in listed) > 1 else name
 
 
-def _check_known(machines: Machines, names: Sequence[str] | None) -> None:
+def _listed(guests: Sequence[ListedGuest]) -> str:
+    return ", ".join(f"{_named(each)} ({each.state})" for each in guests) or "it has none"
+
+
+def _named(guest: ListedGuest) -> str:
+    return guest.name if guest.vmid is None else f"{guest.vmid} {guest.name}"
+
+
+def _check_known(machines: LabMachines, names: Sequence[str] | None) -> None:
     """Raise UserError for a machine that ssh's configuration does not have."""
     if names is None:
         return
-    guests = [guest.machine for guest in machines.guests if not guest.domain]
+    guests = [guest.machine for guest in machines.guests if not guest.listed]
     for machine in filter(None, [*machines.clients, machines.metal, machines.kvm_host, *guests]):
         if machine.address not in names:
             raise UserError(f"--from-ssh-config: {unknown('host', machine.address, names)}")
 
 
-def _asked(machines: Machines, names: Sequence[str] | None) -> Machines:
+def _asked(machines: LabMachines, names: Sequence[str] | None) -> LabMachines:
     """The machines that a user at a terminal names. Raises UserError where there is none."""
     if not sys.stdin.isatty():
         raise UserError("name the machines: --client, with --guest or --metal; or --embedded")
@@ -198,7 +215,7 @@ def _asked(machines: Machines, names: Sequence[str] | None) -> Machines:
     return replace(
         machines,
         kvm_host=source[0] if source and guests else None,
-        guests=_chosen(guests, source if guests else None, is_libvirt=is_libvirt),
+        guests=_chosen(guests, source if guests else None),
         metal=Machine.of(metal, "metal") if metal else None,
         link_mbit=typer.prompt("Rate of the clients' line in Mbit/s", default=machines.link_mbit, type=float, err=True),
     )

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import yaml
 
+from vmtoll.folder.sources import ListedGuest
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import Host
 from vmtoll.model.trial import METAL
@@ -69,28 +70,28 @@ def _login(user: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Guest:
-    """A guest that is measured. `domain`: libvirt's name for it; None where the lab does not reach its host so."""
+class MeasuredGuest:
+    """A guest that is measured. `listed`: as its host lists it; None where the lab does not reach its host."""
 
     machine: Machine
-    domain: str | None = None
+    listed: ListedGuest | None = None
 
     @property
     def environment(self) -> str:
         """Name of what is measured: the guest's own, as an experiment can write it."""
-        name = re.sub(r"[^a-z0-9]+", "-", (self.domain or self.machine.name).lower()).strip("-")
+        name = re.sub(r"[^a-z0-9]+", "-", self.machine.name.lower()).strip("-")
         shipped = {METAL, *environments().names_in(VM_IMAGES / "guests")}
         return f"{name}-guest" if name in shipped else name
 
 
 @dataclass(frozen=True)
-class Machines:
+class LabMachines:
     """The machines of a lab; none at all is the embedded lab."""
 
     clients: Sequence[Machine] = ()
     metal: Machine | None = None
     kvm_host: Machine | None = None
-    guests: Sequence[Guest] = ()
+    guests: Sequence[MeasuredGuest] = ()
     user: str = "root"
     link_mbit: float = 1000
     libvirt_uri: str | None = None
@@ -124,7 +125,7 @@ class Machines:
             return _EMBEDDED
         taken: set[str] = set()
         groups: dict[str, Any] = {"clients": _group([_named(client, "client", taken) for client in self.clients])}
-        carrier = _named(self.kvm_host, "host", taken) if self.kvm_host and any(g.domain for g in self.guests) else None
+        carrier = _named(self.kvm_host, "host", taken) if self.kvm_host and any(g.listed for g in self.guests) else None
         if carrier:
             groups["kvm_hosts"] = _group(
                 [carrier], {"vmtoll_libvirt_uri": self.libvirt_uri} if self.libvirt_uri else {}
@@ -135,8 +136,9 @@ class Machines:
         if self.guests:
             hosts: dict[str, Any] = {}
             for guest in self.guests:
-                on_host = {"vmtoll_kvm_host": carrier.name, "vmtoll_domain": guest.domain} if carrier else {}
-                variables = {"vmtoll_environment": guest.environment} | (on_host if guest.domain else {})
+                variables: dict[str, Any] = {"vmtoll_environment": guest.environment}
+                if carrier and guest.listed:
+                    variables |= {"vmtoll_kvm_host": carrier.name, **guest.listed.variables}
                 hosts |= _group([_named(guest.machine, "guest", taken)], variables)["hosts"]
             under_test["kvm_guests"] = {"hosts": hosts}
         everywhere = _login(self.user) | {

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from vmtoll.files import writing
-from vmtoll.folder.machines import Machines
+from vmtoll.folder.machines import LabMachines
 from vmtoll.model.errors import InventoryError, UserError
 from vmtoll.model.trial import METAL
 from vmtoll.paths import FOLDER_FILE
@@ -27,7 +27,7 @@ _IGNORED = """\
 """
 
 
-def make(folder: Path, machines: Machines) -> list[Path]:
+def make(folder: Path, machines: LabMachines) -> list[Path]:
     """Make the folder and return its files.
 
     Raises UserError where it is not empty, InventoryError where lab.yml would not pass; nothing is left behind then.
@@ -62,18 +62,18 @@ def check_empty(folder: Path) -> None:
         raise UserError(f"{folder}: not empty; give the name of a new folder")
 
 
-def _texts(machines: Machines) -> dict[str, str]:
+def _texts(machines: LabMachines) -> dict[str, str]:
     """The files of a folder, lab.yml first."""
     texts = {FOLDER_FILE: machines.lab_yml(), ".gitignore": _IGNORED}
     for guest in machines.guests:
         carrier = f" on {machines.kvm_host.name}" if machines.kvm_host else ""
-        described = {"description": f"the guest {guest.domain or guest.machine.name}{carrier}"}
+        described = {"description": f"the guest {guest.listed.name if guest.listed else guest.machine.name}{carrier}"}
         texts[f"environments/{guest.environment}.yml"] = yaml.safe_dump(described)
     texts[f"experiments/{FIRST}.yml"] = _experiment(machines)
     return texts
 
 
-def _experiment(machines: Machines) -> str:
+def _experiment(machines: LabMachines) -> str:
     environments = machines.environments or [METAL, "kvm-default"]
     keys: dict[str, Any] = {
         "question": f"what does nginx cost in {environments[-1]}, compared with {environments[0]}?",
@@ -90,7 +90,7 @@ def _experiment(machines: Machines) -> str:
     return head + yaml.safe_dump(keys, sort_keys=False, width=110)
 
 
-def _check(file: Path, final: Path, machines: Machines) -> None:
+def _check(file: Path, final: Path, machines: LabMachines) -> None:
     """Raise InventoryError, with the file's final path, where a run or preflight would refuse lab.yml."""
     try:
         data = InventoryData(read_inventory(file), file)

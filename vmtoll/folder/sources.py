@@ -30,30 +30,36 @@ _QM = r"""
 list=$(qm list) || exit
 printf '%s\n' "$list" | awk 'NR > 1 { print $1, $2, $3 }' | while read -r id name state; do
     interfaces=$(qm guest cmd "$id" network-get-interfaces 2>/dev/null | tr -d '\n')
-    printf '%s\t%s\t%s\n' "$name" "$state" "$interfaces"
+    printf '%s\t%s\t%s\t%s\n' "$id" "$name" "$state" "$interfaces"
 done
 """
 
 
 @dataclass(frozen=True)
-class Found:
-    """A guest as its host knows it. `address`: IPv4, None where the host does not know it."""
+class ListedGuest:
+    """A guest as its host lists it. `address`: IPv4, None where the host does not know it; `vmid`: of Proxmox VE."""
 
     name: str
     state: str
     address: str | None = None
+    vmid: int | None = None
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The inventory's variables by which vmtoll finds it on its host."""
+        return {"vmtoll_domain": self.name} if self.vmid is None else {"vmtoll_vmid": self.vmid}
 
 
-def libvirt_guests(host: Host) -> list[Found]:
+def libvirt_guests(host: Host) -> list[ListedGuest]:
     """The guests that libvirt has on a host (`virsh list`). Raises UserError where it cannot be asked."""
     lines = _asked(host, _VIRSH, host.libvirt_uri, program="virsh")
-    return [Found(name, state, address or None) for name, state, address in lines]
+    return [ListedGuest(name, state, address or None) for name, state, address in lines]
 
 
-def proxmox_guests(host: Host) -> list[Found]:
+def proxmox_guests(host: Host) -> list[ListedGuest]:
     """The virtual machines of a Proxmox VE host (`qm list`). Raises UserError where it cannot be asked."""
     lines = _asked(host, _QM, program="qm")
-    return [Found(name, state, _address_of(interfaces)) for name, state, interfaces in lines]
+    return [ListedGuest(name, state, _address_of(nics), int(vmid)) for vmid, name, state, nics in lines]
 
 
 def _asked(host: Host, script: str, *words: str, program: str) -> Iterator[list[str]]:

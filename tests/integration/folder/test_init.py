@@ -151,6 +151,7 @@ case "$1 $3" in
       VMID NAME                 STATUS     MEM(MB)    BOOTDISK(GB) PID
        100 web1                 running    2048              32.00 1234
        101 web2                 stopped    2048              32.00 0
+       102 web2                 stopped    2048              32.00 0
 END
 ;;
 *) [ "$3" = 100 ] || exit 255
@@ -171,12 +172,24 @@ def test_guests_of_proxmox_are_taken_by_name(tmp_path: Path) -> None:
     path = f"{tmp_path}/bin:{os.environ['PATH']}"
     words = ("--client", "load1", "--from-proxmox", "localhost")
     listed = vmtoll("init", "my-lab", *words, cwd=tmp_path, PATH=path)
-    assert "--guest: web1 (running), web2 (stopped)" in listed.stderr
-    done = vmtoll("init", "my-lab", *words, "--guest", "web1", "--guest", "web2=192.0.2.8", cwd=tmp_path, PATH=path)
+    assert "--guest: 100 web1 (running), 101 web2 (stopped), 102 web2 (stopped)" in listed.stderr
+    ambiguous = vmtoll("init", "my-lab", *words, "--guest", "web2", cwd=tmp_path, PATH=path)
+    assert "101 web2 (stopped), 102 web2 (stopped)" in ambiguous.stderr
+    done = vmtoll("init", "my-lab", *words, "--guest", "web1", "--guest", "102=192.0.2.8", cwd=tmp_path, PATH=path)
     assert done.returncode == 0, done.stderr
     assert hosts(tmp_path / "my-lab")["kvm_guests"] == {
-        "web1": {"ansible_host": "192.0.2.7", "vmtoll_environment": "web1"},
-        "web2": {"ansible_host": "192.0.2.8", "vmtoll_environment": "web2"},
+        "web1": {
+            "ansible_host": "192.0.2.7",
+            "vmtoll_environment": "web1",
+            "vmtoll_kvm_host": "localhost",
+            "vmtoll_vmid": 100,
+        },
+        "web2-102": {
+            "ansible_host": "192.0.2.8",
+            "vmtoll_environment": "web2-102",
+            "vmtoll_kvm_host": "localhost",
+            "vmtoll_vmid": 102,
+        },
     }
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from vmtoll.folder.machines import Guest, Machine, Machines
+from vmtoll.folder.machines import LabMachines, Machine, MeasuredGuest
 from vmtoll.folder.make import FIRST, FOLDERS, make
+from vmtoll.folder.sources import ListedGuest
 from vmtoll.model.errors import InventoryError, UserError
 from vmtoll.spec.experiment import load
 from vmtoll.spec.inventory_faults import InventoryData, faults, read_valid_inventory
@@ -43,12 +44,12 @@ def test_what_is_no_machine_is_refused(text: str) -> None:
         machine(text)
 
 
-def whole(**changes: Any) -> Machines:
+def whole(**changes: Any) -> LabMachines:
     given: dict[str, Any] = {
         "clients": [machine("load1")], "metal": machine("big1"), "kvm_host": machine("big1"),
-        "guests": [Guest(machine("web1=192.0.2.7"), "web1")],
+        "guests": [MeasuredGuest(machine("web1=192.0.2.7"), ListedGuest("web1", "running"))],
     }  # fmt: skip
-    return Machines(**(given | changes))
+    return LabMachines(**(given | changes))
 
 
 def test_one_machine_in_two_groups_has_two_names() -> None:
@@ -66,7 +67,7 @@ def test_its_two_names_lead_to_one_machine() -> None:
 
 
 def test_a_guest_without_a_domain_has_no_host() -> None:
-    tree = yaml.safe_load(whole(guests=[Guest(machine("web1"))]).lab_yml())["all"]["children"]
+    tree = yaml.safe_load(whole(guests=[MeasuredGuest(machine("web1"))]).lab_yml())["all"]["children"]
     assert "kvm_hosts" not in tree
     assert tree["suts"]["children"]["kvm_guests"]["hosts"] == {"web1": {"vmtoll_environment": "web1"}}
 
@@ -76,7 +77,7 @@ def test_a_guest_without_a_domain_has_no_host() -> None:
     [("web1", "web1"), ("Web 1.test", "web-1-test"), ("kvm-default", "kvm-default-guest"), ("metal", "metal-guest")],
 )
 def test_an_environment_is_a_name_of_its_own(name: str, environment: str) -> None:
-    assert Guest(Machine(name, "192.0.2.7"), name).environment == environment
+    assert MeasuredGuest(Machine(name, "192.0.2.7")).environment == environment
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_an_environment_is_a_name_of_its_own(name: str, environment: str) -> Non
     [
         ({"clients": []}, "--client"),
         ({"metal": None, "guests": []}, "--guest and --metal"),
-        ({"guests": [Guest(machine("web1")), Guest(machine("Web1=h"))]}, "--guest: two guests"),
+        ({"guests": [MeasuredGuest(machine("web1")), MeasuredGuest(machine("Web1=h"))]}, "--guest: two guests"),
     ],
 )
 def test_gaps_are_refused(changes: dict[str, Any], option: str) -> None:
@@ -92,10 +93,12 @@ def test_gaps_are_refused(changes: dict[str, Any], option: str) -> None:
         whole(**changes).refuse_gaps()
 
 
-SHAPES: dict[str, Callable[[], Machines]] = {
+SHAPES: dict[str, Callable[[], LabMachines]] = {
     "all": whole,
     "metal alone": lambda: whole(kvm_host=None, guests=[]),
-    "a tenant": lambda: whole(metal=None, kvm_host=None, guests=[Guest(machine("a")), Guest(machine("b"))]),
+    "a tenant": lambda: whole(
+        metal=None, kvm_host=None, guests=[MeasuredGuest(machine("a")), MeasuredGuest(machine("b"))]
+    ),
     "another user": lambda: whole(user="ada", clients=[machine("load1"), machine("root@load2:22")], link_mbit=2500),
     "all of it here": lambda: whole(
         clients=[machine("localhost")], metal=machine("localhost"), kvm_host=machine("localhost")
@@ -116,7 +119,7 @@ def test_the_folder_passes_every_check(name: str, tmp_path: Path, monkeypatch: p
 
 
 def test_the_folder_of_the_embedded_lab_names_no_machine(tmp_path: Path) -> None:
-    make(tmp_path / "my-lab", Machines())
+    make(tmp_path / "my-lab", LabMachines())
     assert yaml.safe_load((tmp_path / "my-lab/lab.yml").read_text()) == {"all": {}}
     assert load(tmp_path / "my-lab/experiments/first.yml").experiment.environments == ["metal", "kvm-default"]
 
@@ -124,7 +127,7 @@ def test_the_folder_of_the_embedded_lab_names_no_machine(tmp_path: Path) -> None
 def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
     (tmp_path / "my-lab").mkdir()
     (tmp_path / "my-lab/.vmtoll-init/experiments").mkdir(parents=True)  # of one that was killed
-    files = make(tmp_path / "my-lab", Machines())
+    files = make(tmp_path / "my-lab", LabMachines())
     entries = {entry.name for entry in (tmp_path / "my-lab").iterdir()}
     assert entries == {*FOLDERS, "lab.yml", ".gitignore"}
     assert all(file.is_file() for file in files)
@@ -133,9 +136,9 @@ def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(UserError, match=f"^{tmp_path}: not empty; "):
-        make(tmp_path, Machines())
+        make(tmp_path, LabMachines())
     with pytest.raises(UserError, match=r"mine\.txt: is a file"):
-        make(tmp_path / "mine.txt", Machines())
+        make(tmp_path / "mine.txt", LabMachines())
     assert [entry.name for entry in tmp_path.iterdir()] == ["mine.txt"]
 
 
@@ -144,7 +147,7 @@ def test_a_lab_that_does_not_pass_leaves_nothing(tmp_path: Path, exists: bool) -
     folder = tmp_path / "my-lab"
     if exists:
         folder.mkdir()
-    guests = [Guest(machine(f"{name}=192.0.2.7"), "web1") for name in ("a", "b")]
+    guests = [MeasuredGuest(machine(f"{name}=192.0.2.7"), ListedGuest("web1", "running")) for name in ("a", "b")]
     with pytest.raises(InventoryError, match=rf"^{folder}/lab\.yml: .*same vmtoll_domain"):
         make(folder, whole(guests=guests))
     assert folder.exists() == exists

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from vmtoll.commands.init import _known_guest
+from vmtoll.commands.init import _machine
 from vmtoll.folder.machines import Machine
-from vmtoll.folder.sources import Found, ssh_names
+from vmtoll.folder.sources import ListedGuest, ssh_names
 from vmtoll.model.errors import UserError
 
 
@@ -33,10 +33,10 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("guest", "machine"),
     [
-        (Found("web1", "running", "192.0.2.7"), Machine("web1", "192.0.2.7")),
-        (Found("Web server (old)", "running", "192.0.2.7"), Machine("Web-server-old", "192.0.2.7")),
-        (Found("web2", "shut off"), Machine("web2", "web2")),
+        (ListedGuest("web1", "running", "192.0.2.7"), Machine("web1", "192.0.2.7")),
+        (ListedGuest("Web server (old)", "running", "192.0.2.7"), Machine("Web-server-old", "192.0.2.7")),
+        (ListedGuest("web2", "shut off"), Machine("web2", "web2")),
     ],
 )
-def test_a_guest_of_a_host_is_named_as_ansible_can(guest: Found, machine: Machine) -> None:
-    assert _known_guest(guest) == machine
+def test_a_guest_of_a_host_is_named_as_ansible_can(guest: ListedGuest, machine: Machine) -> None:
+    assert _machine(guest, [guest]) == machine
