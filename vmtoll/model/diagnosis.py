@@ -48,7 +48,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class Change:
+class Edit:
     """An edit of a guest's definition: set `value` at `xpath`, creating missing elements. An empty value makes an
     empty element, None removes the element.
     """
@@ -75,7 +75,7 @@ class Step:
     current: str = ""
     xml: str = ""
     host: Mapping[str, int | str] | None = None
-    changes: tuple[Change, ...] = ()
+    changes: tuple[Edit, ...] = ()
     apply: str = ""
     refused: str = ""
     pending: bool = False

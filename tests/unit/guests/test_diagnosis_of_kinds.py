@@ -11,7 +11,7 @@ from tests.unit.guests.test_diagnosis import FACTS, TUNED, UNTUNED, step
 from vmtoll.guests.diagnosis import diagnose
 from vmtoll.guests.diagnosis.apply import candidates, tried, virt_xml
 from vmtoll.guests.diagnosis.definition import cpu_set, edited, parsed, text_of
-from vmtoll.model.diagnosis import Change, State, Tuning
+from vmtoll.model.diagnosis import Edit, State, Tuning
 
 
 def lacking(xml: str, **facts: object) -> dict[Tuning, str]:
@@ -256,8 +256,8 @@ def test_what_libvirt_refuses_is_not_printed() -> None:
 
 def test_commands_of_virt_xml() -> None:
     changes = (
-        Change("./cputune/emulatorpin/@cpuset", "0-1,4"), Change("./clock"), Change("./memoryBacking/hugepages", ""),
-        Change("./os/cmdline", "root=/dev/vda quiet"),
+        Edit("./cputune/emulatorpin/@cpuset", "0-1,4"), Edit("./clock"), Edit("./memoryBacking/hugepages", ""),
+        Edit("./os/cmdline", "root=/dev/vda quiet"),
     )  # fmt: skip
     assert shlex.join(virt_xml("qemu:///system", "web", changes)) == (
         "virt-xml --connect qemu:///system web --edit --xml ./cputune/emulatorpin/@cpuset=0-1,,4 "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vmtoll.guests.diagnosis.definition import edited, parsed
-from vmtoll.model.diagnosis import Change, Step
+from vmtoll.model.diagnosis import Edit, Step
 
 
 def candidates(xml: str, steps: Sequence[Step]) -> list[str]:
@@ -32,13 +32,13 @@ def _tried(step: Step, refusal: str, as_it_is: str, uri: str, guest: str) -> Ste
     return replace(step, apply=shlex.join(virt_xml(uri, guest, step.changes)))
 
 
-def virt_xml(uri: str, guest: str, changes: Sequence[Change]) -> list[str]:
+def virt_xml(uri: str, guest: str, changes: Sequence[Edit]) -> list[str]:
     """The command of virt-xml (Debian: virtinst) that makes these changes to a guest's definition."""
     words = [word for change in changes for word in ("--xml", _option(change))]
     return ["virt-xml", "--connect", uri, guest, "--edit", *words]
 
 
-def _option(change: Change) -> str:
+def _option(change: Edit) -> str:
     """virt-xml's option for a change. virt-xml ends a value at a comma, unless doubled, and a path at the last =."""
     if change.value is None:
         return f"xpath.delete={change.xpath}"

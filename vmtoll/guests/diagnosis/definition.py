@@ -5,7 +5,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from vmtoll.model.diagnosis import Change
+from vmtoll.model.diagnosis import Edit
 from vmtoll.model.errors import UserError
 
 # A part of a path: a name, and its number among those of that name. virt-xml splits other conditions wrongly.
@@ -23,7 +23,7 @@ def parsed(xml: str) -> ET.Element:
         raise UserError(f"libvirt's definition of the guest is not XML ({error}); check `virsh dumpxml`") from error
 
 
-def edited(domain: ET.Element, changes: Iterable[Change]) -> ET.Element:
+def edited(domain: ET.Element, changes: Iterable[Edit]) -> ET.Element:
     """A copy of the domain with these changes, one after the other."""
     domain = copy.deepcopy(domain)
     for change in changes:
@@ -31,7 +31,7 @@ def edited(domain: ET.Element, changes: Iterable[Change]) -> ET.Element:
     return domain
 
 
-def _edit(domain: ET.Element, change: Change) -> None:
+def _edit(domain: ET.Element, change: Edit) -> None:
     path, attribute_name = _split(change.xpath)
     parent, element = domain, domain
     for part in _PART.finditer(path):
@@ -60,7 +60,7 @@ def _child(element: ET.Element, part: re.Match[str]) -> ET.Element | None:
     return named[nth - 1] if len(named) >= nth else None
 
 
-def shown(domain: ET.Element, changes: Sequence[Change]) -> str:
+def shown(domain: ET.Element, changes: Sequence[Edit]) -> str:
     """XML of the elements that these changes set, as they are afterwards: new ones whole, siblings in their parent."""
     after = edited(domain, changes)
     paths = (_split(change.xpath)[0] for change in changes if change.value is not None)
@@ -153,9 +153,9 @@ def attribute(element: ET.Element, child: str, name: str) -> str:
     return "" if found is None else found.get(name, "")
 
 
-def put(path: str, attributes: Mapping[str, str]) -> tuple[Change, ...]:
+def put(path: str, attributes: Mapping[str, str]) -> tuple[Edit, ...]:
     """The changes that give the element at this path these attributes."""
-    return tuple(Change(f"{path}/@{name}", value) for name, value in attributes.items())
+    return tuple(Edit(f"{path}/@{name}", value) for name, value in attributes.items())
 
 
 def cpus(text: str) -> list[int]:

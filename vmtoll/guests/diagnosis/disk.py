@@ -7,7 +7,7 @@ from string import ascii_lowercase
 
 from vmtoll.guests.diagnosis.definition import attribute, disks, put, shown
 from vmtoll.guests.diagnosis.facts import Facts
-from vmtoll.model.diagnosis import Change, State, Step, Tuning
+from vmtoll.model.diagnosis import Edit, State, Step, Tuning
 
 # Elements that a disk on another bus may have, and one on virtio may not.
 _NOT_OF_VIRTIO = ("address", "vendor", "product", "wwn")
@@ -25,9 +25,9 @@ def bus(domain: ET.Element, facts: Facts) -> Iterator[Step]:
             yield Step(Tuning.DISK_BUS, State.TAKEN, target, kind)
             continue
         name = target if target.startswith("vd") else next(names)
-        changes = tuple(Change(f"{path}/{part}") for part in _NOT_OF_VIRTIO if disk.find(part) is not None)
+        changes = tuple(Edit(f"{path}/{part}") for part in _NOT_OF_VIRTIO if disk.find(part) is not None)
         of_target = [key for key in ("removable", "rotation_rate", "tray") if attribute(disk, "target", key)]
-        changes += tuple(Change(f"{path}/target/@{key}") for key in of_target)
+        changes += tuple(Edit(f"{path}/target/@{key}") for key in of_target)
         changes += put(f"{path}/target", {"dev": name, "bus": "virtio"})
         yield Step(Tuning.DISK_BUS, State.LACKING, target, kind, shown(domain, changes), changes=changes)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from vmtoll.guests.diagnosis.definition import attribute, cards, disks, size_bytes, vcpus
 from vmtoll.guests.diagnosis.facts import Facts, Group
-from vmtoll.model.diagnosis import Change, State, Step, Tuning
+from vmtoll.model.diagnosis import Edit, State, Step, Tuning
 
 # libvirt's elements of a limit of CPU time, with the period that each counts in and its default in µs.
 _QUOTAS = {"quota": "period", "global_quota": "global_period", "emulator_quota": "emulator_period",
@@ -23,19 +23,19 @@ USUAL_WEIGHT = {1: 1024, 2: 100}
 def cpu(domain: ET.Element, facts: Facts) -> Iterator[Step]:
     """A quota, a weight below the usual one, a quota of a control group around the guest."""
     found: list[str] = []
-    changes: list[Change] = []
+    changes: list[Edit] = []
     for name, period in _QUOTAS.items():
         quota_us = int(domain.findtext(f"cputune/{name}") or 0)
         if quota_us > 0:
             period_us = int(domain.findtext(f"cputune/{period}") or _PERIOD_US)
             cpus = quota_us / period_us
             found.append(f"{cpus:.4g} {'CPUs' if cpus > 1 else 'of a CPU'} for {_WHOSE[name]}")
-            changes.append(Change(f"./cputune/{name}"))
+            changes.append(Edit(f"./cputune/{name}"))
     shares = int(domain.findtext("cputune/shares") or 0)
     usual = USUAL_WEIGHT.get(facts.get("cgroup_version") or 0, 0)
     if shares and usual and shares < usual:
         found.append(f"a weight of {shares}, where {usual} is usual")
-        changes.append(Change("./cputune/shares"))
+        changes.append(Edit("./cputune/shares"))
     whole = domain.find("cputune/global_quota") is not None
     groups = [group for group in facts.get("groups", ()) if group["cpus"] and not (whole and _is_its_own(group))]
     for group in groups:
@@ -49,9 +49,9 @@ def memory(domain: ET.Element, facts: Facts) -> Iterator[Step]:
     """A memory limit for QEMU's process, which covers the guest's memory and QEMU's own."""
     limits = [element for element in domain.iterfind("memtune/*") if element.tag in ("hard_limit", "soft_limit")]
     found = [f"{size_bytes(element) >> 20} MiB ({element.tag})" for element in limits]
-    changes = [Change(f"./memtune/{element.tag}") for element in limits]
+    changes = [Edit(f"./memtune/{element.tag}") for element in limits]
     if domain.find("memtune/hard_limit") is not None and domain.find("memtune/swap_hard_limit") is not None:
-        changes.append(Change("./memtune/swap_hard_limit"))  # libvirt refuses such a limit without hard_limit
+        changes.append(Edit("./memtune/swap_hard_limit"))  # libvirt refuses such a limit without hard_limit
     for group in facts.get("groups", ()):
         if group["memory_bytes"] and not (limits and _is_its_own(group)):
             found.append(f"{group['memory_bytes'] >> 20} MiB for {group['name']}")
@@ -64,13 +64,13 @@ def disk(domain: ET.Element, facts: Facts) -> Iterator[Step]:
         rates = _values(element.find("iotune"))
         groups = [one.get("group", "") for one in element.iterfind("throttlefilters/throttlefilter")]
         found = [*rates, *(f"throttle group {name}" for name in groups)]
-        changes = [Change(f"{path}/iotune")] if rates else []
-        changes += [Change(f"{path}/throttlefilters")] if groups else []
+        changes = [Edit(f"{path}/iotune")] if rates else []
+        changes += [Edit(f"{path}/throttlefilters")] if groups else []
         yield _limit(Tuning.DISK_LIMIT, target, found, changes)
     devices = list(domain.iterfind("blkiotune/device"))
     found = [f"{one.findtext('path')}: {rate}" for one in devices for rate in _values(one)]
     if found:
-        changes = [Change(f"./blkiotune/device[{n}]") for n in range(len(devices), 0, -1)]
+        changes = [Edit(f"./blkiotune/device[{n}]") for n in range(len(devices), 0, -1)]
         yield _limit(Tuning.DISK_LIMIT, "", found, changes)
 
 
@@ -79,10 +79,10 @@ def network(domain: ET.Element, facts: Facts) -> Iterator[Step]:
     for element, path, mac in cards(domain):
         ways = {way: attribute(element, f"bandwidth/{way}", "average") for way in ("inbound", "outbound")}
         found = [f"{average} KiB/s {way}" for way, average in ways.items() if average]
-        yield _limit(Tuning.NETWORK_LIMIT, mac, found, [Change(f"{path}/bandwidth")] if found else [])
+        yield _limit(Tuning.NETWORK_LIMIT, mac, found, [Edit(f"{path}/bandwidth")] if found else [])
 
 
-def _limit(tuning: Tuning, device: str, found: Sequence[str], changes: Sequence[Change]) -> Step:
+def _limit(tuning: Tuning, device: str, found: Sequence[str], changes: Sequence[Edit]) -> Step:
     state = State.LACKING if found else State.TAKEN
     return Step(tuning, state, device, "; ".join(found), changes=tuple(changes))
 

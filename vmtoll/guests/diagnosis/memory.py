@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from vmtoll.guests.diagnosis.definition import memory_bytes, shown
 from vmtoll.guests.diagnosis.facts import Facts
-from vmtoll.model.diagnosis import Change, State, Step, Tuning
+from vmtoll.model.diagnosis import Edit, State, Step, Tuning
 
 
 def huge_pages(domain: ET.Element, facts: Facts) -> Iterator[Step]:
@@ -15,5 +15,5 @@ def huge_pages(domain: ET.Element, facts: Facts) -> Iterator[Step]:
         return
     host["needed"] = -(-memory_bytes(domain) // (1024 * facts["hugepages"]["size_kib"]))
     host["transparent"] = facts.get("transparent_hugepages") or ""
-    changes = (Change("./memoryBacking/hugepages", ""),)
+    changes = (Edit("./memoryBacking/hugepages", ""),)
     yield Step(Tuning.HUGE_PAGES, State.LACKING, "", "", shown(domain, changes), host, changes)

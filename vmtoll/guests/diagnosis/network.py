@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from vmtoll.guests.diagnosis.definition import attribute, cards, disks, is_kvm, put, shown, vcpus, virtio_cards
 from vmtoll.guests.diagnosis.facts import Facts
-from vmtoll.model.diagnosis import Change, State, Step, Tuning
+from vmtoll.model.diagnosis import Edit, State, Step, Tuning
 
 _MOST_QUEUES = 256  # MAX_TAP_QUEUES in the kernel's drivers/net/tap.c and tun.c
 # Where vhost can carry the packets: a card that is a tap or macvtap device of the host.
@@ -32,8 +32,8 @@ def backend(domain: ET.Element, facts: Facts) -> Iterator[Step]:
             yield Step(Tuning.NETWORK, State.TAKEN, mac, kind_of(card))
             continue
         bridges = facts.get("bridges", ["br0"])
-        changes = [Change(f"{path}/{part.tag}") for part in card if part.tag in _OF_A_PROCESS]
-        changes += [Change(f"{path}/@type", "bridge"), Change(f"{path}/source/@bridge", (bridges or [""])[0])]
+        changes = [Edit(f"{path}/{part.tag}") for part in card if part.tag in _OF_A_PROCESS]
+        changes += [Edit(f"{path}/@type", "bridge"), Edit(f"{path}/source/@bridge", (bridges or [""])[0])]
         taken = tuple(changes) if bridges else ()
         xml = shown(domain, taken) if taken else ""
         host = {"bridges": len(bridges)}
@@ -81,7 +81,7 @@ def iommu(domain: ET.Element, facts: Facts) -> Iterator[Step]:
         behind = attribute(element, "driver", "iommu") == "on"
         if behind and not needed:
             names = [n for n in ("iommu", "ats") if attribute(element, "driver", n)]
-            changes = tuple(Change(f"{path}/driver/@{n}") for n in names)
+            changes = tuple(Edit(f"{path}/driver/@{n}") for n in names)
             yield Step(Tuning.IOMMU, State.LACKING, name, "iommu='on'", changes=changes)
         else:
             yield Step(Tuning.IOMMU, State.INAPPLICABLE if behind else State.TAKEN, name)
@@ -92,7 +92,7 @@ def notifications(domain: ET.Element, facts: Facts) -> Iterator[Step]:
     for element, path, name in _virtio_devices(domain):
         slow = {"ioeventfd": "off", "event_idx": "off", "txmode": "timer"}
         found = {n: value for n, value in slow.items() if attribute(element, "driver", n) == value}
-        changes = tuple(Change(f"{path}/driver/@{n}") for n in found)
+        changes = tuple(Edit(f"{path}/driver/@{n}") for n in found)
         state = State.LACKING if found else State.TAKEN
         yield Step(Tuning.NOTIFICATIONS, state, name, " ".join(f"{n}='{v}'" for n, v in found.items()), changes=changes)
 
@@ -100,7 +100,7 @@ def notifications(domain: ET.Element, facts: Facts) -> Iterator[Step]:
 def offloads(domain: ET.Element, facts: Facts) -> Iterator[Step]:
     """Checksums and large segments: without them each packet of 1.5 kB goes through the whole path by itself."""
     for card, path, mac in virtio_cards(domain):
-        off, changes = [], list[Change]()
+        off, changes = [], list[Edit]()
         for side in ("host", "guest"):
             element = card.find(f"driver/{side}")
             given = {} if element is None else element.attrib
@@ -108,8 +108,8 @@ def offloads(domain: ET.Element, facts: Facts) -> Iterator[Step]:
             if names:
                 off.append(f"{side} {' '.join(names)}")
                 whole = len(names) == len(given)
-                changes += [Change(f"{path}/driver/{side}/@{name}") for name in names if not whole]
-                changes += [Change(f"{path}/driver/{side}")] * whole
+                changes += [Edit(f"{path}/driver/{side}/@{name}") for name in names if not whole]
+                changes += [Edit(f"{path}/driver/{side}")] * whole
         state = State.LACKING if off else State.TAKEN
         yield Step(Tuning.OFFLOADS, state, mac, ", ".join(off), changes=tuple(changes))
 

@@ -11,7 +11,7 @@ from vmtoll.guests.diagnosis.facts import Facts
 from vmtoll.guests.diagnosis.processor import USEFUL
 from vmtoll.hypervisors.command_line import CommandLine, Option, parse_option, shell_text
 from vmtoll.hypervisors.definition import Definition
-from vmtoll.model.diagnosis import Change, State, Step, Tuning
+from vmtoll.model.diagnosis import Edit, State, Step, Tuning
 
 # Properties that virtio devices do not have.
 _NOT_OF_VIRTIO = ("bus", "unit", "scsi-id", "channel", "lun", "device_id", "vendor", "product", "ver", "wwn",
@@ -64,7 +64,7 @@ def with_quotas(step: Step, facts: Facts) -> Step:
     )
 
 
-def _with_pins(step: Step, changes: Sequence[Change], guest: PlainGuest) -> Step:
+def _with_pins(step: Step, changes: Sequence[Edit], guest: PlainGuest) -> Step:
     """Pin by taskset, because QEMU has no option for it. The pins last as long as the process."""
     chosen = [cpus(c.value)[0] for c in changes if c.value and "vcpupin" in c.xpath and c.xpath.endswith("cpuset")]
     threads = {thread["tid"]: cpu_set(thread["cpus"]) for thread in guest.process["threads"]}

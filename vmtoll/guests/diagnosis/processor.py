@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from vmtoll.guests.diagnosis.definition import attribute, cpu_set, cpus, find, is_kvm, is_x86, shown, vcpus
 from vmtoll.guests.diagnosis.facts import Facts
-from vmtoll.model.diagnosis import Change, State, Step, Tuning
+from vmtoll.model.diagnosis import Edit, State, Step, Tuning
 
 # CPU models that leave the host's newer instructions out: QEMU's own of x86 (qemu64, kvm64, …) and those of 2008.
 _GENERIC = re.compile(
@@ -26,7 +26,7 @@ def kvm(domain: ET.Element, facts: Facts) -> Iterator[Step]:
     if is_kvm(domain):
         yield Step(Tuning.KVM, State.TAKEN, current=kind, host=host)
     else:
-        changes = (Change("./@type", "kvm"),)
+        changes = (Edit("./@type", "kvm"),)
         yield Step(Tuning.KVM, State.LACKING, "", kind, shown(domain, changes), host, changes)
 
 
@@ -45,7 +45,7 @@ def model(domain: ET.Element, facts: Facts) -> Iterator[Step]:
     yield Step(Tuning.CPU_MODEL, State.LACKING, "", current, shown(domain, changes), changes=changes)
 
 
-def _with_the_hosts_cpu(cpu: ET.Element | None, mode: str) -> Iterator[Change]:
+def _with_the_hosts_cpu(cpu: ET.Element | None, mode: str) -> Iterator[Edit]:
     """Changes that replace the model by the host's CPU. Topology, NUMA and features that the definition disables on
     purpose stay, except for useful instructions.
     """
@@ -54,12 +54,12 @@ def _with_the_hosts_cpu(cpu: ET.Element | None, mode: str) -> Iterator[Change]:
         name = feature.get("name", "")
         useful = name in USEFUL or name in _LIBVIRTS.values()
         if useful or feature.get("policy") not in ("disable", "forbid"):
-            yield Change(f"./cpu/feature[{number}]")
+            yield Edit(f"./cpu/feature[{number}]")
     if cpu is not None:
-        yield from (Change(f"./cpu/{name}") for name in ("model", "vendor") if cpu.find(name) is not None)
-        yield from (Change(f"./cpu/@{name}") for name in ("match", "check") if cpu.get(name))
+        yield from (Edit(f"./cpu/{name}") for name in ("model", "vendor") if cpu.find(name) is not None)
+        yield from (Edit(f"./cpu/@{name}") for name in ("match", "check") if cpu.get(name))
         mode = mode if cpu.get("mode", "custom") == "custom" else cpu.get("mode", mode)
-    yield Change("./cpu/@mode", mode)
+    yield Edit("./cpu/@mode", mode)
 
 
 def _missing(cpu: ET.Element | None, mode: str, facts: Facts) -> list[str]:
@@ -88,18 +88,18 @@ def timers(domain: ET.Element, facts: Facts) -> Iterator[Step]:
         return
     named = {timer.get("name"): timer.get("present") for timer in domain.iterfind("clock/timer")}
     numbers = {timer.get("name"): n for n, timer in enumerate(domain.iterfind("clock/timer"), start=1)}
-    found, changes = [], list[Change]()
+    found, changes = [], list[Edit]()
     if is_kvm(domain) and named.get("kvmclock") == "no":
         found.append("no kvmclock")
-        changes.append(Change(f"./clock/timer[{numbers['kvmclock']}]/@present", "yes"))
+        changes.append(Edit(f"./clock/timer[{numbers['kvmclock']}]/@present", "yes"))
     if named.get("hpet") != "no":
         found.append("HPET")
         which = numbers.get("hpet", len(numbers) + 1)
         if domain.find("clock") is None:
-            changes.append(Change("./clock/@offset", "utc"))
+            changes.append(Edit("./clock/@offset", "utc"))
         if "hpet" not in numbers:
-            changes.append(Change(f"./clock/timer[{which}]/@name", "hpet"))
-        changes.append(Change(f"./clock/timer[{which}]/@present", "no"))
+            changes.append(Edit(f"./clock/timer[{which}]/@name", "hpet"))
+        changes.append(Edit(f"./clock/timer[{which}]/@present", "no"))
     state = State.LACKING if found else State.TAKEN
     xml = shown(domain, changes) if changes else ""
     yield Step(Tuning.TIMERS, state, "", ", ".join(found), xml, changes=tuple(changes))
@@ -198,19 +198,19 @@ def _by_node(pool: Sequence[int], nodes: Mapping[str, int]) -> list[list[int]]:
     return sorted(groups.values(), key=lambda numbers: (-len(numbers), numbers))
 
 
-def _pins(domain: ET.Element, chosen: Sequence[int], facts: Facts) -> Iterator[Change]:
+def _pins(domain: ET.Element, chosen: Sequence[int], facts: Facts) -> Iterator[Edit]:
     """Changes that replace all pins. QEMU's other threads get the other CPUs of the same node."""
     old = [pin.get("vcpu") for pin in domain.iterfind("cputune/vcpupin")]
-    yield from (Change(f"./cputune/vcpupin[{n}]") for n in range(len(old), 0, -1))
+    yield from (Edit(f"./cputune/vcpupin[{n}]") for n in range(len(old), 0, -1))
     if domain.find("cputune/emulatorpin") is not None:
-        yield Change("./cputune/emulatorpin")
+        yield Edit("./cputune/emulatorpin")
     for number, cpu in enumerate(chosen):
-        yield Change(f"./cputune/vcpupin[{number + 1}]/@vcpu", str(number))
-        yield Change(f"./cputune/vcpupin[{number + 1}]/@cpuset", str(cpu))
+        yield Edit(f"./cputune/vcpupin[{number + 1}]/@vcpu", str(number))
+        yield Edit(f"./cputune/vcpupin[{number + 1}]/@cpuset", str(cpu))
     nodes, taken = facts.get("nodes", {}), set(chosen) | set(facts.get("used", ()))
     others = [cpu for cpu in facts["cpus"] if cpu not in taken] or [c for c in facts["cpus"] if c not in chosen]
     near = [cpu for cpu in others if nodes.get(str(cpu)) == nodes.get(str(chosen[0]))]
-    yield Change("./cputune/emulatorpin/@cpuset", cpu_set(near or others or chosen))
+    yield Edit("./cputune/emulatorpin/@cpuset", cpu_set(near or others or chosen))
 
 
 def halt_polling(domain: ET.Element, facts: Facts) -> Iterator[Step]:
@@ -224,7 +224,7 @@ def halt_polling(domain: ET.Element, facts: Facts) -> Iterator[Step]:
     if _POLLING.search(line):
         yield Step(Tuning.HALT_POLLING, State.TAKEN, current="idle=poll", host=host)
     elif find(domain, "./os/kernel") is not None:
-        changes = (Change("./os/cmdline", f"{line} idle=poll".strip()),)
+        changes = (Edit("./os/cmdline", f"{line} idle=poll".strip()),)
         yield Step(Tuning.HALT_POLLING, State.LACKING, "", "", shown(domain, changes), host, changes)
     else:
         state = State.LACKING if poll == 0 else State.UNKNOWN
