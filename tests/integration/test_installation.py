@@ -196,7 +196,7 @@ def test_an_experiment_of_the_folder_is_measured_on_this_machine(
         ("experiments", "tiny", EXPERIMENT),
     ):
         (made / kind / f"{name}.yml").write_text(yaml.safe_dump(document))
-    (made / "environments/metal-two.yml").write_text("description: stands in for a guest\n")
+    (made / "environments/metal-two.yml").write_text("description: this machine once more, in place of a guest\n")
     old, new = str(project.root.parent), str(machines)
     for file in (machines / "inventory.yml", *machines.rglob("lighttz.conf"), *machines.rglob("lighttz.json")):
         file.write_text(file.read_text().replace(old, new).replace("user = 0", f"user = {NOBODY}"))

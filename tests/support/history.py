@@ -25,7 +25,7 @@ def git(repository: Path, *words: str) -> str:
 
 
 def lighttz_history(folder: Path, commits: int, slower: Mapping[int, int], broken: tuple[int, ...] = ()) -> list[str]:
-    """Make a repository of lighttz with a first commit and so many after it; return their hashes.
+    """Make a repository of lighttz with a first commit and this many after it; return their hashes.
 
     `slower`: number of a commit → the busy loop of every request from it on, in µs; `broken`: commits that do not
     compile.

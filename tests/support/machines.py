@@ -82,7 +82,7 @@ def project(tmp_path: Path) -> Registry:
     for server in ("lighttz", "apache-prefork"):
         (root / "server-builds" / server).mkdir(parents=True)
         (root / "server-builds" / server / "server.yml").write_text(SERVER)
-    (root / "vm-images/guests/metal-two.yml").write_text("description: stands in for a guest\n")
+    (root / "vm-images/guests/metal-two.yml").write_text("description: this machine once more, in place of a guest\n")
     (root / "workloads/sites/tiny.yml").write_text(yaml.safe_dump(SITE))
     (root / "workloads/tiny.yml").write_text(yaml.safe_dump(WORKLOAD))
     (root / "workloads/experiments/tiny.yml").write_text(yaml.safe_dump(EXPERIMENT))

@@ -340,21 +340,3 @@ def test_the_readme_begins_with_what_the_demo_prints() -> None:
     shown = [line for line in blocks(README, "")[0].splitlines() if not line.startswith(others)]
     assert len(shown) > 3
     assert set(shown) <= set(_demo().splitlines())
-
-
-# Words for which the glossary has another, and phrases that hide who does what.
-AVOIDED = re.compile(
-    r"\b(so many|so manieth|anew|reckoned|mended|planted|whoever|cannot be told|not to be had|others than|twins?|"
-    r"foreign CPU|known truth|sets? the pace|whose pace|goes by|who has none|stands in for|outer)\b",
-    re.IGNORECASE,
-)
-
-
-def test_documents_and_pages_use_the_words_of_the_glossary() -> None:
-    tracked = subprocess.run(
-        ["git", "ls-files", "*.md", "*.j2", "*.html"], cwd=PROJECT, capture_output=True, text=True, check=True
-    ).stdout.split()
-    pages = [name for name in tracked if name != "CHANGELOG.md" and not name.startswith(("results/", "server-builds/"))]
-    assert len(pages) > 60
-    lines = [(name, line) for name in [*pages, "results/README.md"] for line in text_of(name).splitlines()]
-    assert not [f"{name}: {hit[0]}" for name, line in lines if (hit := AVOIDED.search(line))]

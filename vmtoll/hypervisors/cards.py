@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from vmtoll.hypervisors.command_line import CommandLine, Option
 from vmtoll.hypervisors.elements import add, driver
 
-# QEMU's backends → libvirt's types of an interface. A tap is a device of the host, whoever made it.
+# QEMU's backends → libvirt's types of an interface. A tap is a device of the host, made by QEMU or before it.
 _TYPES = {"tap": "ethernet", "bridge": "bridge", "user": "user", "vhost-user": "vhostuser", "vhost-vdpa": "vdpa",
           "stream": "user", "passt": "user"}  # fmt: skip
 _CARDS = ("virtio-net", "e1000", "rtl8139", "vmxnet3", "ne2k", "pcnet", "i82", "tulip", "igb", "usb-net")

@@ -1,4 +1,4 @@
-"""A guest of another monitor: a process of our own stands in for Cloud Hypervisor, which is not at hand."""
+"""A guest of another monitor: a process with the names of Cloud Hypervisor's program and threads."""
 
 import json
 import os

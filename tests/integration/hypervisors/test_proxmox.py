@@ -1,6 +1,6 @@
 """A guest of Proxmox VE: a configuration of our own, a real QEMU with Proxmox' socket, a substitute for `qm`.
 
-The substitute does by QMP what Proxmox' own does; no node of Proxmox VE is at hand.
+The substitute does by QMP what Proxmox' own does. The tests need no node of Proxmox VE.
 """
 
 import json

@@ -16,6 +16,7 @@ from tests.support.qemu_process import qemu
 from tests.support.sshd import sshd
 from vmtoll import hypervisors
 from vmtoll.agent.domains import Domains
+from vmtoll.agent.servers import wait_until
 from vmtoll.hypervisors import qmp
 from vmtoll.hypervisors.qemu import QemuGuest
 from vmtoll.machines.connection import AgentLine
@@ -90,8 +91,7 @@ def test_it_is_paused_goes_on_and_is_switched_off(guest: QemuGuest) -> None:
     assert not guest.is_off()
     guest.shut_down()
     guest.power_off()
-    while not guest.is_off():
-        pass
+    wait_until(guest.is_off, 60, "QEMU does not end")
     with pytest.raises(AgentError, match="no QEMU process listens on"):
         guest.process()
 

@@ -179,7 +179,7 @@ def test_a_second_attempt_is_its_figure_and_one_lost_trial(run: Run) -> None:
     ],
 )  # fmt: skip
 def test_an_accident_of_another_machine_is_not_charged(run: Run, machine: str | None, lab: str, charged: bool) -> None:
-    """A client serves both sides; in the embedded lab the host does too; whoever is not named may be the side's own."""
+    """A client serves both sides, as does the lab's host; an accident without a machine may be the side's own."""
     where = replace(run, manifest=run.manifest.model_copy(update={"lab": lab}))
     first = trial(1, GUEST, Finding(Code.HOST_LOST, machine=machine), order=2)
     again = figures(where, {1: 100, 2: 100}, {2: 100}, first, trial(1, GUEST, attempt=2, order=2, rps=100))

@@ -154,7 +154,7 @@ def test_taken_is_the_excess_over_the_smaller_mean_of_both_sides() -> None:
     one, other = taken(STEAL=0.1, BACKGROUND_CPU=0.2), [taken(BACKGROUND_CPU=0.1), taken(BACKGROUND_CPU=0.3)]
     common = common_disturbance([[one], other])
     assert common.taken_s == pytest.approx(0.2)
-    assert one.excess_over(common).taken_s == pytest.approx(0.1), "whoever took it"
+    assert one.excess_over(common).taken_s == pytest.approx(0.1), "what exceeds the common part"
     assert one.excess_over(common).amounts[Code.STEAL] == pytest.approx(0.1 / 3)
     assert [each.excess_over(common).taken_s for each in other] == pytest.approx([0.0, 0.1])
     assert common_disturbance([[one], []]).taken_s == 0, "the other side has no trial"

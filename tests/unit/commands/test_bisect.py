@@ -1,4 +1,4 @@
-"""`vmtoll bisect`: what is said before anything is measured, bad input, and the answer in words."""
+"""`vmtoll bisect`: what it prints before it measures, bad input, and its answer."""
 
 import json
 from pathlib import Path
