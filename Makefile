@@ -14,7 +14,7 @@ endif
 AGREED = $(if $(YES),--yes)
 LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY)) $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup setup-tests demo quick check test test-long test-ci test-kvm-quick test-kvm lint lab-up lab-down lab-status provision status unprovision preflight tune untune run campaign replication report notebook site docs bench-percentiles bench-ods bench-from-log bench-campaign bench-verdicts bench-control-runs changelog lock clean
+.PHONY: help setup setup-tests demo quick check test test-long test-ci test-kvm-quick test-kvm lint lab-up lab-down lab-status provision status unprovision preflight tune untune run campaign replication report notebook site docs bench-percentiles bench-ods bench-from-log bench-campaign bench-verdicts bench-control-runs bench-histories changelog lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -118,6 +118,9 @@ bench-verdicts: setup ## how often a page is wrong and what it can see, by simul
 
 bench-control-runs: setup ## how often A/A controls of RUNS differ; writes the table and the CSV in docs
 	@.venv/bin/python -m benchmarks.control_runs $(RUNS)
+
+bench-histories: setup ## how often `vmtoll watch` is wrong and what it sees, by simulation; writes the table in docs
+	@.venv/bin/python -m benchmarks.histories
 
 changelog: setup-tests ## print what the next release changes, from changelog.d
 	@.venv/bin/towncrier build --draft --version next
