@@ -37,6 +37,7 @@ from vmtoll.commands.run import run
 from vmtoll.commands.show import show
 from vmtoll.commands.site import site
 from vmtoll.commands.status import status, unprovision
+from vmtoll.commands.watch import watch
 from vmtoll.model.errors import RunInterruptedError, VmtollError
 
 MISUSED, INTERRUPTED, UNREAD = 2, 130, 141  # exit codes; the last two as for a program that SIGINT or SIGPIPE ends
@@ -84,7 +85,8 @@ def _options(
 _PANELS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
     "Begin": {"init": init, "lab": lab.app},
     "Measure": {
-        "demo": demo, "run": run, "ab": ab, "bisect": bisect, "list": list_names, "campaign": campaign.campaign,
+        "demo": demo, "run": run, "ab": ab, "bisect": bisect, "watch": watch, "list": list_names,
+        "campaign": campaign.campaign,
     },
     "Read": {
         "show": show, "report": report, "notebook": notebook, "site": site, "replication": replication,

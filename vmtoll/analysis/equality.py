@@ -78,7 +78,7 @@ def equality(run: Run) -> list[ComparedFact]:
     if len(machines) < 2:
         return []
     declared = run.manifest.differences.declared
-    flat = {environment: dict(_flatten(facts)) for environment, facts in machines.items()}
+    flat = {environment: dict(flatten(facts)) for environment, facts in machines.items()}
     names = list(dict.fromkeys(name for facts in flat.values() for name in facts))
     facts = [_compare(name, {e: values.get(name) for e, values in flat.items()}, declared) for name in names]
     facts = _add_runner_differences(run, facts)
@@ -94,13 +94,14 @@ def machines_under_test(run: Run) -> dict[str, Facts]:
     return {environment: facts[environment] for environment in environments if environment in facts}
 
 
-def _flatten(facts: Facts, prefix: str = "") -> Iterable[tuple[str, str]]:
+def flatten(facts: Facts, prefix: str = "") -> Iterable[tuple[str, str]]:
+    """(name, value) of each compared fact, nested ones as `servers: nginx: version`."""
     for key, value in facts.items():
         if not prefix and key not in COMPARED:
             continue
         name = f"{prefix}: {key}" if prefix else key
         if isinstance(value, dict):
-            yield from _flatten(value, name)
+            yield from flatten(value, name)
         else:
             yield name, "—" if value is None else str(value)
 

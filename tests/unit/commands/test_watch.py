@@ -1,0 +1,89 @@
+"""`vmtoll watch --judge`: the history of runs that are there, its exit code and its files."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from tests.support.nights import NEW_KERNEL, make_nights
+from vmtoll.commands.ab import Exit
+from vmtoll.commands.watch import PAGE, watch
+from vmtoll.model.errors import UserError
+
+
+def judged(results: Path, capsys: pytest.CaptureFixture[str], **options: Any) -> dict[str, Any]:
+    """The command's document."""
+    with pytest.raises(SystemExit) as ended:
+        watch("synthetic", judge=True, results=results, as_json=True, **options)
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert document["exit"] == ended.value.code
+    return document
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """24 nights; the guest is slower from the 16th on."""
+    return make_nights(tmp_path_factory.mktemp("results"), 24, slower_from=15)
+
+
+def test_a_change_of_level_is_found_with_what_changed_beside_it(
+    nights: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = nights[0].parents[1]
+    files = {"junit": tmp_path / "watch.xml", "openmetrics": tmp_path / "watch.prom"}
+    document = judged(results, capsys, **files)
+    assert document["exit"] == Exit.WORSE
+    worse = {figure["environment"]: figure["worse"] for figure in document["figures"]}
+    assert worse == {"metal": False, "kvm-default": True}
+    (change,) = next(figure["changes"] for figure in document["figures"] if figure["worse"])
+    assert change["run"] == nights[15].name
+    assert change["ratio_low"] < 0.8 < change["ratio_high"]
+    assert change["facts"] == [{"fact": "kernel", "before": "6.1.0-synthetic", "after": NEW_KERNEL}]
+    suite = ElementTree.parse(files["junit"]).getroot()
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "1", "0")
+    parsed = text_string_to_metric_families(files["openmetrics"].read_text())  # type: ignore[no-untyped-call]
+    families = {each.name: each.samples for each in parsed}
+    gauges = {sample.labels["environment"]: sample.value for sample in families["vmtoll_watch_worse"]}
+    assert gauges == {"metal": 0.0, "kvm-default": 1.0}
+    assert NEW_KERNEL in (results / "synthetic" / PAGE).read_text()
+
+
+def test_a_level_that_is_accepted_is_the_new_beginning(nights: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    document = judged(nights[0].parents[1], capsys, since=nights[15].name)
+    assert document["exit"] == Exit.UNDECIDED
+    assert {figure["nights_needed"] for figure in document["figures"]} == {1}
+
+
+def test_a_change_below_what_counts_is_no_alarm(nights: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert judged(nights[0].parents[1], capsys, at_least=30.0)["exit"] == Exit.NOT_WORSE
+
+
+def test_equal_nights_are_no_alarm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_nights(tmp_path, 20)
+    assert judged(tmp_path, capsys)["exit"] == Exit.NOT_WORSE
+
+
+def test_another_workload_is_another_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folders = make_nights(tmp_path, 12)
+    for folder in folders[:4]:
+        manifest = json.loads((folder / "run.json").read_text())
+        manifest["lab"] = "hosts"
+        (folder / "run.json").write_text(json.dumps(manifest))
+    document = judged(tmp_path, capsys)
+    assert {len(figure["nights"]) for figure in document["figures"]} == {8}
+
+
+@pytest.mark.parametrize(
+    ("options", "key"), [({"since": "20250101T000000Z-0000"}, "--since"), ({"metric": ["speed"]}, "--metric")]
+)
+def test_bad_input_names_its_option(nights: list[Path], options: dict[str, Any], key: str) -> None:
+    with pytest.raises(UserError, match=f"^{key} "):
+        watch("synthetic", judge=True, results=nights[0].parents[1], **options)
+
+
+def test_without_a_run_there_is_nothing_to_judge(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=rf"^{tmp_path}/synthetic: no complete run"):
+        watch("synthetic", judge=True, results=tmp_path)

@@ -1,0 +1,219 @@
+"""The command `watch`: an experiment every night on one test bed, and where the level of its figures changed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from xml.etree import ElementTree
+
+import typer
+
+from vmtoll.commands import values
+from vmtoll.commands.ab import ERROR, Exit
+from vmtoll.commands.answer import print_json
+from vmtoll.commands.conclude import conclude
+from vmtoll.commands.help import describe
+from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ResultsOption, ScaleOption
+from vmtoll.commands.run import run_one
+from vmtoll.files import write_durably
+from vmtoll.model.errors import UserError
+from vmtoll.model.metric import METRICS
+from vmtoll.paths import RESULTS
+from vmtoll.runs.folder import read_manifest, runs_of
+from vmtoll.statistics.thresholds import MARGIN
+
+if TYPE_CHECKING:
+    from vmtoll.analysis.history import FigureHistory
+    from vmtoll.analysis.run import Run
+
+PAGE = "history.html"
+
+describe(
+    "watch",
+    "vmtoll watch first --inventory hosts.yml",
+    "vmtoll watch first --judge --junit watch.xml",
+    "vmtoll watch first --openmetrics /var/lib/prometheus/node-exporter/vmtoll.prom",
+    "vmtoll watch first --judge --since 20261120T021500Z-1a2b",
+    exits={
+        Exit.WORSE: "a figure is worse than before its last change of level",
+        Exit.UNDECIDED: "none is worse, and one has too few nights to be judged",
+        ERROR: "error",
+        2: "",
+    },
+)
+
+
+def watch(
+    experiment: Annotated[
+        str, typer.Argument(help="Name of an experiment (`vmtoll list`).", autocompletion=values.experiments)
+    ],
+    inventory: InventoryOption = None,
+    limit: LimitOption = None,
+    scale: ScaleOption = None,
+    judge: Annotated[bool, typer.Option("--judge", help="Measure nothing: judge the runs that are there.")] = False,
+    since: Annotated[
+        str, typer.Option(metavar="RUN", help="First run of the history, to accept the level that it began.")
+    ] = "",
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Figure that counts, several times for several: {', '.join(METRICS)} (default: the main one of each "
+            "load)."
+        ),
+    ] = None,
+    at_least: Annotated[
+        float, typer.Option(help="Smallest change of level that counts, in percent.", min=0, max=99)
+    ] = 100 * MARGIN,
+    junit: Annotated[Path | None, typer.Option(help="File for the figures as a JUnit report.", dir_okay=False)] = None,
+    openmetrics: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for the figures as OpenMetrics, such as Prometheus' textfile collector reads.", dir_okay=False
+        ),
+    ] = None,
+    results: ResultsOption = RESULTS,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure an experiment once more, and judge its runs so far: where did the level of a figure change?
+
+    The runs of results/EXPERIMENT are the history, one a night, by cron or a systemd timer. A change of level is
+    reported with its size and with what else differs between the two runs around it: kernel, QEMU, packages. The exit
+    code stays 1 until the level rises again, or --since accepts it. The page is results/EXPERIMENT/history.html.
+    """
+    for name in metric or []:
+        if name not in METRICS:
+            raise UserError(f"--metric {name}: unknown metric; allowed: {', '.join(METRICS)}")
+    if not judge:
+        conclude(run_one(experiment, inventory, results, limit=limit, scale=scale))
+    runs = _runs(results / experiment, since)
+    files = results / experiment / PAGE, junit, openmetrics
+    raise SystemExit(_answer(experiment, runs, metric or [], at_least / 100, *files, as_json=as_json))
+
+
+def _runs(folder: Path, since: str) -> "list[Run]":
+    """The complete runs of an experiment, the oldest first. Raises UserError without any."""
+    from vmtoll.analysis.history import MOST_NIGHTS  # noqa: PLC0415
+    from vmtoll.analysis.run import load_run  # noqa: PLC0415
+
+    complete = [run for run in runs_of(folder) if read_manifest(run).status == "complete"]
+    if since and since not in [run.name for run in complete]:
+        raise UserError(f"--since {since}: no complete run of this name in {folder}")
+    chosen = [run for run in complete if run.name >= since][-MOST_NIGHTS:]
+    if not chosen:
+        raise UserError(f"{folder}: no complete run; leave --judge out, or give another --results")
+    return [load_run(run) for run in chosen]
+
+
+def _answer(
+    experiment: str, runs: "Sequence[Run]", metrics: Sequence[str], least: float, page: Path, junit: Path | None,
+    openmetrics: Path | None, *, as_json: bool,
+) -> Exit:  # fmt: skip
+    from vmtoll.analysis.history import histories  # noqa: PLC0415
+    from vmtoll.report.history import write_history  # noqa: PLC0415
+
+    found = histories(runs, metrics)
+    if not found:
+        raise UserError(f"{runs[-1].path}: its experiment has none of these figures; give another --metric")
+    code = exit_of(found, least)
+    write_history(found, experiment, least, page, emulated=runs[-1].emulated)
+    if junit:
+        write_durably(junit, junit_report(experiment, found, least))
+    if openmetrics:
+        write_durably(openmetrics, openmetrics_text(experiment, found, least))
+    if as_json:
+        print_json({"exit": code, "page": page, "figures": [_document(each, least) for each in found]})
+    else:
+        _show(found, least, page, code)
+    return code
+
+
+def exit_of(histories: "Sequence[FigureHistory]", least: float) -> Exit:
+    """WORSE if a figure is; else UNDECIDED if one has too few nights."""
+    if any(history.is_worse(least) for history in histories):
+        return Exit.WORSE
+    return Exit.UNDECIDED if any(history.needed for history in histories) else Exit.NOT_WORSE
+
+
+def _show(histories: "Sequence[FigureHistory]", least: float, page: Path, code: Exit) -> None:
+    from vmtoll.report.words.history import facts_text, history_labels, level_text, state_text  # noqa: PLC0415
+
+    for history, label in zip(histories, history_labels(histories), strict=True):
+        print(f"{label}: {level_text(history)}; {state_text(history, least)}")
+        if history.changes:
+            print(f"  {facts_text(history.changes[-1].facts)}")
+    print(f"page: {page}")
+    print(f"exit {code.value}: {_EXIT_TEXTS[code]}")
+
+
+_EXIT_TEXTS = {
+    Exit.NOT_WORSE: "no figure is worse than before its last change of level",
+    Exit.WORSE: "worse",
+    Exit.UNDECIDED: "too few nights",
+}
+
+
+def _document(history: "FigureHistory", least: float) -> dict[str, object]:
+    scenario = history.scenario
+    return {
+        "server": scenario.server, "workload": scenario.workload, "load_kind": scenario.load.kind.value,
+        "load_value": scenario.load.value, "environment": str(history.arm), "metric": history.metric.name,
+        "unit": history.metric.unit, "nights": [vars(night) for night in history.nights],
+        "nights_needed": history.needed, "worse": history.is_worse(least),
+        "changes": [
+            {
+                "run": history.nights[change.first].run, "ratio": change.ratio.ratio, "ratio_low": change.ratio.low,
+                "ratio_high": change.ratio.high, "worse": change.is_worse,
+                "facts": [
+                    {"fact": fact.fact, "before": fact.published, "after": fact.again} for fact in change.facts
+                ],
+            }
+            for change in history.changes
+        ],
+    }  # fmt: skip
+
+
+def junit_report(experiment: str, histories: "Sequence[FigureHistory]", least: float) -> bytes:
+    """A test case for each figure: worse fails, too few nights is skipped."""
+    from vmtoll.report.words.history import facts_text, history_labels, state_text  # noqa: PLC0415
+
+    suite = ElementTree.Element("testsuite", name=experiment, tests=str(len(histories)))
+    for history, label in zip(histories, history_labels(histories), strict=True):
+        case = ElementTree.SubElement(suite, "testcase", classname=f"vmtoll.watch.{history.arm}", name=label)
+        if history.is_worse(least):
+            failure = ElementTree.SubElement(case, "failure", message=state_text(history, least))
+            failure.text = facts_text(history.changes[-1].facts)
+        elif history.needed:
+            ElementTree.SubElement(case, "skipped", message=state_text(history, least))
+    suite.set("failures", str(len(suite.findall("./testcase/failure"))))
+    suite.set("skipped", str(len(suite.findall("./testcase/skipped"))))
+    text: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def openmetrics_text(experiment: str, histories: "Sequence[FigureHistory]", least: float) -> bytes:
+    """Gauges of each figure: its newest value, its last change of level (a ratio), whether it is worse, its nights."""
+    from prometheus_client import CollectorRegistry, Gauge  # noqa: PLC0415 (an extra of its own)
+    from prometheus_client.openmetrics.exposition import generate_latest  # noqa: PLC0415
+
+    registry = CollectorRegistry()
+    labels = ("experiment", "environment", "server", "workload", "load", "metric", "unit")
+    gauges = {
+        name: Gauge(f"vmtoll_watch_{name}", text, labels, registry=registry)
+        for name, text in (
+            ("figure", "The newest night's figure, in its unit."),
+            ("change_ratio", "The present level divided by the one before; 1 without a change."),
+            ("worse", "1 if the present level is worse than the one before, else 0."),
+            ("nights", "Nights in the history."),
+        )
+    }
+    for history in histories:
+        load = history.scenario.load
+        key = (
+            experiment, str(history.arm), history.scenario.server, history.scenario.workload,
+            f"{load.kind.value} {load.value:g}", history.metric.name, history.metric.unit,
+        )  # fmt: skip
+        gauges["figure"].labels(*key).set(history.nights[-1].figure)
+        gauges["change_ratio"].labels(*key).set(history.changes[-1].ratio.ratio if history.changes else 1.0)
+        gauges["worse"].labels(*key).set(history.is_worse(least))
+        gauges["nights"].labels(*key).set(len(history.nights))
+    text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
+    return text

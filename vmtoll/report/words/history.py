@@ -1,0 +1,47 @@
+"""The histories of `vmtoll watch` in words."""
+
+from collections.abc import Sequence
+
+from vmtoll.analysis.history import FigureHistory, LevelChange
+from vmtoll.model.agreement import RunDifference
+from vmtoll.report.words.terms import METRIC_LABELS, figure, labels_of, percent, plural
+
+MOST_FACTS = 6
+
+
+def history_labels(histories: Sequence[FigureHistory]) -> list[str]:
+    """`nginx, site-steady on kvm-default: requests per second` of each."""
+    labels = labels_of([history.scenario for history in histories])
+    return [f"{labels[each.scenario]} on {each.arm}: {METRIC_LABELS[each.metric.name].label}" for each in histories]
+
+
+def level_text(history: FigureHistory) -> str:
+    """The newest night's figure, with its unit."""
+    return figure(history.nights[-1].figure, history.metric.unit)
+
+
+def state_text(history: FigureHistory, least: float) -> str:
+    """How its level changed last, in a phrase."""
+    if history.needed:
+        return f"not judged: {plural(history.needed, 'more night')} needed"
+    if not history.changes:
+        return f"no change of level in {plural(len(history.nights), 'night')}"
+    return change_text(history, history.changes[-1], least)
+
+
+def change_text(history: FigureHistory, change: LevelChange, least: float) -> str:
+    """`worse: 4.8% less (3.9 to 5.7%) since 2026-11-20, run 20261120T021500Z-1a2b`."""
+    low, high = sorted(abs(end - 1) for end in (change.ratio.low or 0.0, change.ratio.high or 0.0))
+    night = history.nights[change.first]
+    kind = ("worse" if change.is_worse else "better") if change.size >= least else "about the same"
+    amount = f"{percent(change.size)} {'less' if change.ratio.ratio < 1 else 'more'}"
+    return f"{kind}: {amount} ({percent(low)} to {percent(high)}) since {night.started_at[:10]}, run {night.run}"
+
+
+def facts_text(facts: Sequence[RunDifference]) -> str:
+    """What else changed with the level: `kernel 6.1.0-27 → 6.1.0-28`; a phrase where nothing recorded did."""
+    if not facts:
+        return "nothing that vmtoll records changed with it"
+    shown = [f"{each.fact} {each.published or 'none'} → {each.again or 'none'}" for each in facts[:MOST_FACTS]]
+    more = len(facts) - len(shown)
+    return "changed with it: " + "; ".join(shown) + (f"; {plural(more, 'more fact')}" if more > 0 else "")
