@@ -1,6 +1,7 @@
 """The command `watch`: an experiment every night on one test bed, and where the level of its figures changed."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from xml.etree import ElementTree
@@ -82,6 +83,8 @@ def watch(
     for name in metric or []:
         if name not in METRICS:
             raise UserError(f"--metric {name}: unknown metric; allowed: {', '.join(METRICS)}")
+    if missing := [name for name in ("ruptures", "prometheus_client") if not find_spec(name)]:
+        raise UserError(f"{missing[0]} is missing: install vmtoll with its extra, as in pipx install '.[watch]'")
     if not judge:
         conclude(run_one(experiment, inventory, results, limit=limit, scale=scale))
     runs = _runs(results / experiment, since)

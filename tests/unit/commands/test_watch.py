@@ -87,3 +87,11 @@ def test_bad_input_names_its_option(nights: list[Path], options: dict[str, Any],
 def test_without_a_run_there_is_nothing_to_judge(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=rf"^{tmp_path}/synthetic: no complete run"):
         watch("synthetic", judge=True, results=tmp_path)
+
+
+def test_a_library_that_is_missing_is_named_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vmtoll.commands.watch.find_spec", lambda name: None if name == "ruptures" else object())
+    with pytest.raises(UserError, match=r"^ruptures is missing: install vmtoll with its extra"):
+        watch("first", results=tmp_path)
