@@ -42,9 +42,15 @@ def files_of_role(name: str) -> Files:
 
 
 def render(
-    profile: Profile, guest: Guest, files: Files, images: Path = VM_IMAGES, *, architecture: Architecture = X86_64
+    profile: Profile,
+    guest: Guest,
+    files: Files,
+    images: Path = VM_IMAGES,
+    *,
+    architecture: Architecture = X86_64,
+    tsc_khz: int | None = None,
 ) -> str:
-    """The domain's XML, for a host of this architecture.
+    """The domain's XML, for a host of this architecture. `tsc_khz`: rate of its time stamp counter, where it is known.
 
     Raises UserError when a value of the profile cannot be filled in, or the result is not XML.
     """
@@ -52,7 +58,7 @@ def render(
         loader=FileSystemLoader(images), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     variables: dict[str, Any] = {
-        **guest.values(), **vars(files), "profile": profile, "architecture": architecture,
+        **guest.values(), **vars(files), "profile": profile, "architecture": architecture, "tsc_khz": tsc_khz,
     }  # fmt: skip
     given = {} if guest.memory_mib is None else {"memory_mib": guest.memory_mib}
     try:

@@ -106,10 +106,10 @@ def _guests_and_cpus(shape: topology.LabShape, kind: GuestAccelerator) -> dict[s
     In a lab of virtual machines these share all CPUs. Raises UserError when this machine lacks what the guests need,
     apart from their bridge and network card, which the lab creates.
     """
-    cpus = len(os.sched_getaffinity(0))
+    cpus, rate_khz = len(os.sched_getaffinity(0)), kvm_host.tsc_khz()
     if shape.inventory:
         machines = shape.described_guests(kind, f"0-{cpus - 1}")
-        role_entries = [role_entry(machine, "machines") for machine in machines]
+        role_entries = [role_entry(machine, "machines", tsc_khz=rate_khz) for machine in machines]
         return {
             "embedded_lab_guests": [
                 {**guest, **guest_variables} for guest, guest_variables in zip(shape.guests, role_entries, strict=True)
@@ -123,7 +123,8 @@ def _guests_and_cpus(shape: topology.LabShape, kind: GuestAccelerator) -> dict[s
         "embedded_lab_cpus": cpus,
         "embedded_lab_sut_cpus": str(cpus - 1),
         "embedded_lab_guests": [
-            {**variables, **role_entry(guest)} for variables, guest in zip(shape.guests, guests, strict=True)
+            {**variables, **role_entry(guest, tsc_khz=rate_khz)}
+            for variables, guest in zip(shape.guests, guests, strict=True)
         ],
     }
 

@@ -33,14 +33,16 @@ def guests_with_profile(data: Mapping[str, Any], source: Path) -> list[Guest]:
     return guests
 
 
-def role_entry(vm: Guest, kind: profiles.Kind = "guests") -> dict[str, str]:
+def role_entry(vm: Guest, kind: profiles.Kind = "guests", *, tsc_khz: int | None = None) -> dict[str, str]:
     """An element of the role's kvm_guest_list. A guest to remove gets no XML: its profile may no longer fit it.
 
-    Guests have this machine's architecture, because their image is made on it.
+    Guests have this machine's architecture, because their image is made on it. `tsc_khz`: see render.
     """
     xml = ""
     if vm.state == "present":
-        xml = render(profiles.load(vm.profile, kind=kind), vm, files_of_role(vm.name), architecture=here())
+        xml = render(
+            profiles.load(vm.profile, kind=kind), vm, files_of_role(vm.name), architecture=here(), tsc_khz=tsc_khz
+        )
     return vm.model_dump(include={"name", "state", "domain", "public_key"}) | {"xml": xml}
 
 
@@ -66,13 +68,17 @@ def make_guests(
                 f"{vm.name}: {vm.public_key} does not exist; make a key with ssh-keygen, or name the public half "
                 "of yours in vmtoll_public_key"
             )
+    rates_khz: dict[str, int | None] = {}
     if present:
         if os.geteuid() != 0:
             raise UserError(
                 f"{inventory}: the image of {present[0].name} is made as root; run vmtoll as root or by sudo"
             )
-        _check_needs(present, inventory)
-    lists = {host: [role_entry(vm) for vm in guests if vm.kvm_host == host] for host in _kvm_hosts(guests)}
+        rates_khz = _check_needs(present, inventory)
+    lists = {
+        host: [role_entry(vm, tsc_khz=rates_khz.get(host)) for vm in guests if vm.kvm_host == host]
+        for host in _kvm_hosts(guests)
+    }
     variables: dict[str, object] = {"kvm_guest_lists": lists}
     if present:
         variables |= {
@@ -93,9 +99,10 @@ def _kvm_hosts(guests: Sequence[Guest]) -> list[str]:
     return list(dict.fromkeys(vm.kvm_host for vm in guests))
 
 
-def _check_needs(guests: Sequence[Guest], inventory: Path) -> None:
-    """Raise UserError naming everything that the KVM hosts lack."""
+def _check_needs(guests: Sequence[Guest], inventory: Path) -> dict[str, int | None]:
+    """The rate of each KVM host's time stamp counter, in kHz. Raises UserError naming everything that they lack."""
     missing: list[str] = []
+    rates_khz: dict[str, int | None] = {}
     with tempfile.TemporaryDirectory(prefix="vmtoll-kvm-hosts-") as folder:
         variables = {"kvm_guest_probe": str(needs.PROBE), "kvm_guest_facts_folder": folder}
         hosts = _kvm_hosts(guests)
@@ -104,6 +111,7 @@ def _check_needs(guests: Sequence[Guest], inventory: Path) -> None:
         )  # fmt: skip
         for host in hosts:
             report = json.loads((Path(folder) / f"{host}.json").read_text())
+            rates_khz[host] = report["facts"]["tsc_khz"]
             if (theirs := report["facts"]["architecture"]) != here().name:
                 missing.append(f"{host}: it is {theirs}, and the guests' image is made on this machine, {here().name}")
                 continue
@@ -111,6 +119,7 @@ def _check_needs(guests: Sequence[Guest], inventory: Path) -> None:
             missing += [f"{host}: {lack}" for lack in needs.lacking(guests_of_host, report["facts"], report["running"])]
     if missing:
         raise UserError("; ".join(missing))
+    return rates_khz
 
 
 def host_key() -> Path:

@@ -137,6 +137,20 @@ def test_virtual_cpus_poll_with_kvm_only() -> None:
     assert "idle=poll" not in told["tcg"]
 
 
+def test_an_emulated_kernel_is_told_the_rate_of_its_clock() -> None:
+    told = {
+        kind: (
+            ET.fromstring(
+                render(profiles.load("kvm-default"), guest("kvm-default", kind), FILES, tsc_khz=2_596_000)
+            ).findtext("os/cmdline")
+            or ""
+        ).split()
+        for kind in ACCELERATORS
+    }
+    assert "tsc_early_khz=2596000" in told["tcg"]
+    assert not [word for word in told["kvm"] if word.startswith("tsc")]
+
+
 def test_an_emulated_kernel_keeps_the_only_clock_that_does_not_wrap() -> None:
     told = {kind: domain("kvm-default", kind).findtext("os/cmdline") or "" for kind in ACCELERATORS}
     assert "tsc=reliable" in told["tcg"].split()

@@ -1,6 +1,7 @@
 """What a KVM host lacks is found before anything is made, by name and with the way out."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,14 @@ import pytest
 
 from vmtoll.guests import needs, profiles
 from vmtoll.guests.inventory import Guest
-from vmtoll.guests.kvm_host import kvm
+from vmtoll.guests.kvm_host import kvm, tsc_khz
 from vmtoll.guests.needs import lacking
 from vmtoll.model.errors import UserError
 from vmtoll.paths import VM_IMAGES
 
 COMPLETE: dict[str, Any] = {
     "architecture": "x86_64",
+    "tsc_khz": 2_596_000,
     "kvm": "",
     "kvm_modules": ["kvm_amd"],
     "kvm_flags": ["svm"],
@@ -133,3 +135,10 @@ def test_the_facts_of_this_machine_are_all_that_is_asked_for() -> None:
 def test_a_false_kvm_device_is_distinguished_from_a_real_one(tmp_path: Path) -> None:
     assert kvm(str(tmp_path / "kvm")) == f"{tmp_path}/kvm: No such file or directory"
     assert kvm("/dev/null").startswith("/dev/null: no virtual machine can be made: ")
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="only x86-64 has this counter")
+def test_the_rate_of_the_time_stamp_counter_is_measured_beside_other_work() -> None:
+    rates_khz = [tsc_khz() or 0 for _ in range(5)]
+    assert min(rates_khz) > 100_000
+    assert max(rates_khz) - min(rates_khz) <= 1000, "to the MHz, or guests would be redefined at each provisioning"
