@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from vmtoll.model.capacity import SharesOf
 from vmtoll.model.document import Document
 from vmtoll.model.facts import ALWAYS_DIFFER
+from vmtoll.model.service import Service
 from vmtoll.model.trial import METAL, Arm
 from vmtoll.model.until import Until
 
@@ -152,6 +153,10 @@ class Experiment(Document):
     baseline: str | None = Field(
         default=None,
         description="environment that the others are compared with; unset: `metal`, else the first environment",
+    )
+    service: Service | None = Field(
+        default=None,
+        description="a service that runs already, in place of `servers` and `workloads`; environments have any names",
     )
     servers: list[str] = Field(min_length=1, description="folders of `server-builds`")
     workloads: list[str] = Field(min_length=1, description="workloads, or files with several variants")

@@ -163,7 +163,8 @@ def _domains(run: Run) -> list[str]:
 def _vocabulary(run: Run) -> frozenset[str]:
     """Names that the run itself uses. They stay, because its lists and tables must still match each other."""
     experiment = run.manifest.experiment
-    words = {run.manifest.run_id, experiment.name, run.manifest.site.name, *run.manifest.accelerators}
+    words = {run.manifest.run_id, experiment.name, *run.manifest.accelerators}
+    words |= {run.manifest.site.name} if run.manifest.site else set()
     words |= {*experiment.environments, *experiment.servers, *experiment.workloads}
     for workload in run.manifest.workloads.values():
         words |= set(workload.tools)
