@@ -33,7 +33,7 @@ def network() -> dict[str, int]:
     """TCP's error counters since boot in this network namespace, and the segments that it sent."""
     counters = dict.fromkeys(_COUNTERS, 0)
     lines = [line.split() for file in ("/proc/net/snmp", "/proc/net/netstat") for line in read(file).splitlines()]
-    for names, values in zip(lines[::2], lines[1::2]):  # noqa: B905 (Python 3.9)
+    for names, values in zip(lines[::2], lines[1::2]):
         counters.update({name: int(values[names.index(name)]) for name in _COUNTERS if name in names})
     return counters
 
