@@ -102,6 +102,15 @@ class Service(Document):
         """Names or IP addresses of all its addresses."""
         return sorted({urlsplit(address).hostname or "" for address in self._addresses})
 
+    def without_names(self) -> "Service":
+        """The service for others: no address, URL, file or process by its name."""
+        hidden: dict[str, Any] = {
+            "address": f"{self.scheme}://service.invalid", "urls": "hidden", "access_log": None, "dynamic": [],
+            "headers": self.headers and "hidden", "ca": self.ca and "hidden",
+            "cpu": self.cpu and ServiceCpu(process="hidden"),
+        }  # fmt: skip
+        return self.model_copy(update=hidden)
+
     def address_of(self, environment: str, machine: str) -> str | None:
         """The address of an environment: its own, else that of the environment whose machine it is; None without."""
         if isinstance(self.address, str):

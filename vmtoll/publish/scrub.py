@@ -188,6 +188,9 @@ def manifest(run: Run, scrubber: Scrubber, operator: str) -> Manifest:
     document = run.manifest.model_dump(mode="json", by_alias=True)
     disclosure = document.pop("disclosure", None)
     content = scrubber.tree(document)
+    if service := run.manifest.experiment.service:
+        loads = content["experiment"]["service"]["loads"]
+        content["experiment"]["service"] = service.without_names().model_dump(mode="json") | {"loads": loads}
     if disclosure is not None:
         content["disclosure"] = _disclosure(disclosure, scrubber, roles(run.hosts)) | {"operator": operator}
     try:

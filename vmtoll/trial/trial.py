@@ -98,7 +98,7 @@ class Trial:
             scenario=self.spec.scenario,
             client=self.workload.client_place,
             clients=len(self.driver.fleet.lines),
-            guests=len(self.driver.machines.suts),
+            guests=len(self.driver.machines.suts) or 1,  # a service that is not seen is one
             started_at=utc(time.time()),
         )
         try:
