@@ -158,8 +158,10 @@ class Experiment(Document):
         default=None,
         description="a service that runs already, in place of `servers` and `workloads`; environments have any names",
     )
-    servers: list[str] = Field(min_length=1, description="folders of `server-builds`")
-    workloads: list[str] = Field(min_length=1, description="workloads, or files with several variants")
+    servers: list[str] = Field(min_length=1, description="folders of `server-builds`; `service` has its own name")
+    workloads: list[str] = Field(
+        min_length=1, description="workloads, or files with several variants; `service` has `loads`"
+    )
     users: dict[str, int | list[int]] = Field(
         default_factory=dict, description="workload → the numbers of users to measure, of those that it has"
     )

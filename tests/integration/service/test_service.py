@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -19,11 +20,13 @@ import yaml
 from tests.support.machines import free_port
 from tests.support.measured import run
 from vmtoll.agent.servers import listens
+from vmtoll.analysis.run import load_run
 from vmtoll.commands.conclude import conclude
 from vmtoll.model.errors import ExperimentError, VmtollError
 from vmtoll.model.event import Event, Phase, ServiceCompared, TrialStep
 from vmtoll.model.finding import Code
 from vmtoll.model.trial import TrialRecord
+from vmtoll.publish.bundle import publish
 from vmtoll.runs.folder import read
 from vmtoll.spec.catalog import Registry
 
@@ -39,6 +42,7 @@ class App:
 
     address: str
     state: Path
+    pid: int
 
     def become(self, mode: str) -> None:
         Path(f"{self.state}.mode").write_text(mode)
@@ -66,7 +70,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             while not listens(port):
                 assert process.poll() is None
                 time.sleep(0.02)
-            return App(f"http{'s' if certificate else ''}://localhost:{port}", state)
+            return App(f"http{'s' if certificate else ''}://localhost:{port}", state, process.pid)
 
         yield start_app
 
@@ -182,6 +186,11 @@ def test_headers_are_in_no_file_and_on_no_command_line(
         data = path.read_bytes()
         data = gzip.decompress(data) if path.suffix == ".gz" else data
         assert not [secret for secret in secrets if secret.encode() in data], path
+    port = app.address.rpartition(":")[2]
+    for path in publish(run_dir, tmp_path / "bundle").iterdir():
+        data = path.read_bytes()
+        assert not [text for text in (*secrets, "/private", "headers.txt", f":{port}") if text.encode() in data], path
+    assert load_run(tmp_path / "bundle").manifest.experiment.service
     (tmp_path / "headers.txt").write_text("Cookie: session=sesame\nX-Token tiger-lily\n")
     with pytest.raises(ExperimentError, match="line 2") as error:
         run(file, client, tmp_path / "results", registry=project)
@@ -268,3 +277,117 @@ def test_arms_must_answer_alike(
     if words == "another body":
         file = experiment(tmp_path, service | {"dynamic": ["/where"]}, blocks=1)
         run(file, client, tmp_path / "results", registry=project)
+
+
+def with_machine(client: Path, python: str) -> Path:
+    """Add the machine of a service to the client's inventory: this one once more, with this Python."""
+    tree = yaml.safe_load(client.read_text())
+    host = {
+        "ansible_connection": "local", "ansible_python_interpreter": python, "vmtoll_environment": "before",
+        "vmtoll_root": str(client.parent / "machine"),
+    }  # fmt: skip
+    tree["all"]["children"]["metal_hosts"] = {"hosts": {"shop-1": host}}
+    client.write_text(yaml.safe_dump(tree))
+    return client
+
+
+def oldest_python() -> str | None:
+    """A Python 3.9 of this machine, as Debian 11 and RHEL 9 have it; None without one."""
+    candidates = [*Path.home().glob(".pyenv/versions/3.9.*/bin/python3.9"), Path("/usr/bin/python3.9")]
+    return next((str(path) for path in candidates if path.exists()), None)
+
+
+@pytest.mark.parametrize("python", ["python3", oldest_python()])
+def test_cpu_per_request_of_the_processes_and_a_change_of_the_machine(
+    start: Start, client: Path, tmp_path: Path, project: Registry, python: str | None
+) -> None:
+    """The machine of the service is in the inventory: its processes are found, and the change runs there."""
+    if python is None:
+        pytest.skip("no Python 3.9 here")
+    app = start("app")
+    with_machine(client, python)
+    mode = f"{app.state}.mode"
+    change = {"of": "before", "apply": f"printf moved >{mode}", "revert": f"printf well >{mode}"}
+    service = {
+        "address": app.address, "urls": ["/", "/where"], "dynamic": ["/where"], "loads": STEADY,
+        "cpu": {"process": f"{APP} {app.address.rpartition(':')[2]}"},
+    }  # fmt: skip
+    file = experiment(tmp_path, service, changes={"after": change})
+    records = read(run(file, client, tmp_path / "results", registry=project)).records
+    assert [str(record.arm) for record in records].count("after") == 2
+    for record in records:
+        assert record.primary
+        assert 10 < (record.primary.server_cpu_us_per_request or 0) < 100_000
+        assert record.resources
+        assert record.resources.processes == 1
+    assert Path(mode).read_text() == "well"
+    file = experiment(tmp_path, service | {"cpu": {"unit": "no-such-unit.service"}}, changes={"after": change})
+    with pytest.raises(VmtollError, match="no process of the unit no-such-unit"):
+        run(file, client, tmp_path / "results", registry=project)
+
+
+def test_the_command_writes_an_experiment_and_runs_it(
+    start: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    app = start("app")
+    (tmp_path / "urls.txt").write_text("# the shop\n/\n/a?b=1,2\n")
+    command: list[str | Path] = [
+        Path(sys.executable).with_name("vmtoll"),
+        "measure-service",
+        app.address,
+        "--at-most-rps",
+        "100",
+    ]
+    options: list[str | Path] = [
+        "--urls",
+        tmp_path / "urls.txt",
+        "--rate",
+        "50",
+        "--duration-s",
+        "0.5",
+        "--blocks",
+        "6",
+    ]
+    options += ["--results", tmp_path / "results"]
+    subprocess.run([*command, *options, "--dry-run"], check=True, cwd=tmp_path)
+    assert not Path(f"{app.state}.count").exists()
+    first = capfd.readouterr().out
+    assert f"at most {6 * (50 + 4) + 4} requests" in first
+    subprocess.run([*command, *options], check=True, cwd=tmp_path)
+    assert len(app.requests) == 6 * (50 + 4) + 4
+    (run_dir,) = (tmp_path / "results" / "service").iterdir()
+    assert (run_dir / "report.html").exists()
+    done = subprocess.run(
+        [*command, *options, "--rate", "101"], check=False, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, "at_most_rps" in done.stderr) == (2, True)
+
+
+# The hierarchy of control groups that this machine lets us change: version 2, or a controller's of version 1.
+GROUPS = next(
+    (
+        folder
+        for folder in map(Path, ("/sys/fs/cgroup/unified", "/sys/fs/cgroup", "/sys/fs/cgroup/cpu"))
+        if os.access(folder / "cgroup.procs", os.W_OK)
+    ),
+    None,
+)
+
+
+@pytest.mark.skipif(GROUPS is None, reason="control groups cannot be made here")
+def test_cpu_per_request_of_a_control_group(start: Start, client: Path, tmp_path: Path, project: Registry) -> None:
+    assert GROUPS
+    app = start("app")
+    group = GROUPS / f"vmtoll-test-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / "cgroup.procs").write_text(str(app.pid))
+        service = {"address": app.address, "loads": STEADY, "cpu": {"cgroup": f"/{group.name}"}}
+        file = experiment(tmp_path, service, environments=["before"])
+        run_dir = run(file, with_machine(client, "python3"), tmp_path / "results", registry=project)
+        for record in read(run_dir).records:
+            assert record.primary
+            assert 10 < (record.primary.server_cpu_us_per_request or 0) < 100_000
+    finally:
+        (GROUPS / "cgroup.procs").write_text(str(app.pid))
+        group.rmdir()

@@ -89,6 +89,8 @@ def follow(watch: Watch, encode: subprocess.Popen[str], attack: subprocess.Popen
     """Log every result; kill vegeta as soon as the service fails."""
     with open("requests.log", "w", encoding="ascii") as log:  # noqa: PTH123
         for row in csv.reader(encode.stdout):  # type: ignore[arg-type]
+            if row[5] == _NO_TARGET and watch.plan["users"]:
+                continue
             log.write(f"{row[0]} {row[1]} {row[2]} {row[8]}\n")
             watch.add(int(row[1]), row[5])
             if watch.stopped:
