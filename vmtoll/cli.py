@@ -25,6 +25,7 @@ from vmtoll.commands.diagnose import diagnose
 from vmtoll.commands.help import OWN_EXITS, CliCommand, CommandGroup, describe, epilog
 from vmtoll.commands.init import init
 from vmtoll.commands.list import list_names
+from vmtoll.commands.measure_service import measure_service
 from vmtoll.commands.migrate import migrate
 from vmtoll.commands.notebook import notebook
 from vmtoll.commands.preflight import preflight
@@ -85,7 +86,8 @@ def _options(
 _PANELS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
     "Begin": {"init": init, "lab": lab.app},
     "Measure": {
-        "demo": demo, "run": run, "ab": ab, "bisect": bisect, "watch": watch, "list": list_names,
+        "demo": demo, "run": run, "ab": ab, "measure-service": measure_service, "bisect": bisect, "watch": watch,
+        "list": list_names,
         "campaign": campaign.campaign,
     },
     "Read": {

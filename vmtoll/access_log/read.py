@@ -106,6 +106,30 @@ def read(db: duckdb.DuckDBPyConnection, files: Sequence[Path], report_progress: 
             raise LogError(text) from None
 
 
+def requests_of(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> list[tuple[str, int]]:
+    """Each path, with its query, of GET requests that were answered with 200, and their number; by path.
+
+    Raises LogError.
+    """
+    for file in files:
+        _check(file)
+    w3c_formats, headings = _headings(db, files)
+    formats = _formats(db, files, w3c_formats, headings)
+    values = {"files": [_pattern(file) for file in files]} | _heading_parameters(headings)
+    parsed = parse_sql(f"({heading_sql(FILES, bool(headings))})", formats)
+    query = (
+        f"SELECT split_part(request, ' ', 2) AS path, count(*) FROM ({parsed}) "
+        "WHERE starts_with(request, 'GET ') AND starts_with(answer, '200 ') GROUP BY path ORDER BY path"
+    )
+    rows: list[tuple[str, int]] = []
+    with _duckdb_errors_as_log_errors():
+        for encoding in ENCODINGS:
+            with suppress(duckdb.InvalidInputException) if encoding != ENCODINGS[-1] else nullcontext():
+                rows = db.execute(query, values | {"encoding": encoding}).fetchall()
+                break
+    return rows
+
+
 def _with_whole_lines(file: Path, copy: Path) -> Path:
     """The file, or a copy with a blank for each CR inside a line: DuckDB takes a CR for the end of a line.
 

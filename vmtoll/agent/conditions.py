@@ -33,25 +33,32 @@ def network() -> dict[str, int]:
     """TCP's error counters since boot in this network namespace, and the segments that it sent."""
     counters = dict.fromkeys(_COUNTERS, 0)
     lines = [line.split() for file in ("/proc/net/snmp", "/proc/net/netstat") for line in read(file).splitlines()]
-    for names, values in zip(lines[::2], lines[1::2]):  # noqa: B905 (Python 3.9)
+    for names, values in zip(lines[::2], lines[1::2]):
         counters.update({name: int(values[names.index(name)]) for name in _COUNTERS if name in names})
     return counters
 
 
 def ports(address: str, port: int) -> Ports:
-    """Count the ephemeral ports, and those in use toward one IPv4 address and port. A port in TIME_WAIT counts as
-    used unless the kernel reuses it (tcp_tw_reuse is 1).
+    """Count the ephemeral ports, and those in use toward one port of an address, or of any address of a name. A port
+    in TIME_WAIT counts as used unless the kernel reuses it (tcp_tw_reuse is 1).
     """
     reusable_states = {"06"} if read("/proc/sys/net/ipv4/tcp_tw_reuse") == "1" else set()
     low, high = (int(n) for n in read("/proc/sys/net/ipv4/ip_local_port_range", "32768 60999").split())
-    number = socket.inet_aton(socket.gethostbyname(address))
-    remote = f"{int.from_bytes(number, sys.byteorder):08X}:{port:04X}"
-    lines = [line.split() for line in read("/proc/net/tcp").splitlines()[1:]]
+    addresses = {str(each[4][0]) for each in socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)}
+    remotes = {f"{_kernel_address(each)}:{port:04X}" for each in addresses}
+    files = ("/proc/net/tcp", "/proc/net/tcp6")
+    lines = [line.split() for file in files for line in read(file).splitlines()[1:]]
     used = sum(
-        words[2] == remote and words[3] not in reusable_states and low <= int(words[1].partition(":")[2], 16) <= high
+        words[2] in remotes and words[3] not in reusable_states and low <= int(words[1].partition(":")[2], 16) <= high
         for words in lines
     )
     return {"used": used, "available": high - low + 1}
+
+
+def _kernel_address(address: str) -> str:
+    """An IP address as the kernel's tables have it: words of 32 bits in the machine's byte order."""
+    octets = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+    return "".join(f"{int.from_bytes(octets[i : i + 4], sys.byteorder):08X}" for i in range(0, len(octets), 4))
 
 
 def idle_and_stolen_s() -> tuple[dict[str, float], dict[str, float]]:

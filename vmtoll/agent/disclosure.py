@@ -193,7 +193,7 @@ def package_with_date(package: str, version: str, root: str = "") -> str:
     for name in (f"{package}.list", f"{package}:amd64.list", f"{package}:arm64.list"):
         with contextlib.suppress(OSError):
             changed_at = Path(f"{root}/var/lib/dpkg/info/{name}").stat().st_mtime
-            installed = datetime.fromtimestamp(changed_at, timezone.utc).date()  # noqa: UP017 (Python 3.9)
+            installed = datetime.fromtimestamp(changed_at, timezone.utc).date()
             return f"{package} {version} (installed {installed.isoformat()})"
     return f"{package} {version} (no date)"
 

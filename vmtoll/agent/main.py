@@ -60,6 +60,7 @@ from vmtoll.agent.protocol import (
     Handshake,
     KernelTls,
     MachineChanges,
+    PageAnswer,
     Process,
     Reading,
     Samples,
@@ -68,6 +69,7 @@ from vmtoll.agent.protocol import (
 )  # fmt: skip
 from vmtoll.agent.sampler import Sampler
 from vmtoll.agent.servers import CommandServer, UnitServer, confine, listens, metrics_page, threads_outside, wait_until
+from vmtoll.agent.service import ask, find
 from vmtoll.agent.telemetry import interrupts, kvm_counters, thread_seconds
 from vmtoll.agent.waits import WaitCounter, guest_waits, merge_kinds, thread_waits
 
@@ -258,6 +260,19 @@ class Agent:
         for name in names:
             if self.spec_file(name).exists():
                 self.op_server_stop(name, limit_s)
+
+    def op_service_watch(self, name: str, kind: str, value: str) -> dict[str, int]:
+        """Account the CPU time of a service that runs here as that of the server `name`; see service.find. Return the
+        number of CPUs that it may use.
+        """
+        self.servers[name] = find(kind, value)
+        return {"cores": max((bin(mask_of(pid)).count("1") for pid in self.servers[name].pids()), default=0)}
+
+    def op_service_pages(
+        self, address: str, paths: Sequence[str], headers: Mapping[str, str], rate_rps: float, ca: str, verify: bool
+    ) -> list[PageAnswer]:
+        """Ask a service for these paths; see service.ask."""
+        return ask(address, paths, headers, rate_rps, ca, verify=verify)
 
     def op_usage(
         self,

@@ -136,6 +136,15 @@ class ServerSpec(TypedDict, total=False):
     tls: TlsSpec
 
 
+class PageAnswer(TypedDict):
+    """What a service answered to a URL: status, length and digest of the body, and the seconds it took."""
+
+    status: int
+    length: int
+    sha256: str
+    took_s: float
+
+
 class Fingerprint(TypedDict):
     """Facts that must be equal on two machines."""
 

@@ -28,7 +28,7 @@ def scenario_facts(run: Run, scenario: Scenario, arm: Arm) -> Facts:
     tools = {tool for tool in (run.tool(scenario), run.crosscheck(scenario)) if tool}
     facts |= {f"version of {tool}": manifest.versions.get(tool) for tool in sorted(tools)}
     for kind, document in (("workload", manifest.workloads[scenario.workload]), ("site", manifest.site)):
-        content = document.model_dump(mode="json", exclude={"name", "description"})
+        content = document.model_dump(mode="json", exclude={"name", "description"}) if document else {}
         facts |= {f"{kind} {key}": value for key, value in content.items()}
     return {name: value for name, value in facts.items() if value is not None}
 

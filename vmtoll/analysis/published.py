@@ -134,7 +134,7 @@ def _is_page_of_size(page: str | None, payload: str, run: Run) -> bool:
         return page is None
     if page is None or not payload.isdigit():
         return page is not None
-    content = run.manifest.site.pages.get(page)
+    content = run.manifest.site.pages.get(page) if run.manifest.site else None
     if content is None:
         return True
     if isinstance(content, Page):

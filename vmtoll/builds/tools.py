@@ -29,6 +29,19 @@ def build(names: Collection[str] | None = None, folder: Path = LOAD_TOOLS) -> No
                 _build(recipe.parent)
 
 
+def put_on_path(names: Collection[str]) -> None:
+    """Build these tools if they are not in the cache, and put them first on this process's PATH."""
+    build(names)
+    folder = CACHE / "tools" / "bin"
+    folder.mkdir(parents=True, exist_ok=True)
+    for tool in binaries():
+        if tool["name"] in names:
+            partial = folder / f".{tool['name']}.{os.getpid()}"
+            partial.symlink_to(tool["binary"])
+            partial.replace(folder / tool["name"])
+    os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
+
+
 def _binary(folder: Path) -> dict[str, str]:
     key = _key(folder)
     return {"name": folder.name, "key": key, "binary": str(CACHE / "tools" / f"{folder.name}-{key}")}

@@ -39,7 +39,7 @@ class PlannedExperiment(Document):
 
     experiment: Experiment
     workloads: dict[str, Workload]
-    site: ListedSite | DrawnSite
+    site: ListedSite | DrawnSite | None
 
 
 class RunOutcome(Document):

@@ -27,6 +27,7 @@ from vmtoll.model.event import (
     NotReverted,
     Phase,
     RunEnded,
+    ServiceCompared,
     TrialEnded,
     TrialStep,
 )
@@ -79,6 +80,7 @@ def _line_of(
     | NotReverted
     | Connecting
     | ComparingMachines
+    | ServiceCompared
     | MachineStep
     | BlockEnded
     | LookEnded,
@@ -93,6 +95,8 @@ def _line_of(
             line = f"note: {_note(event)}"
         case Connecting() | ComparingMachines():
             line = f"{': '.join(_STAGES[type(event)])}, {time_left(event.total_s)}"
+        case ServiceCompared():
+            line = f"service: {_compared(event)}"
         case MachineStep():
             line = f"machine: {_absence(event)}"
         case BlockEnded(block, blocks, validity, left_s):
@@ -111,6 +115,24 @@ def _note(event: MarginHidden | NotPaused) -> str:
         f"in loads of {event.duration_s:g} s others may take {event.hidden_pct:.1f}% of a CPU without a finding, more "
         f"than the margin of {event.margin_pct:g}%; raise duration_s or margin_pct"
     )
+
+
+MOST_URLS = 5  # named in a line
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = f" and {len(names) - MOST_URLS} more" if len(names) > MOST_URLS else ""
+    return ", ".join(names[:MOST_URLS]) + more
+
+
+def _compared(event: ServiceCompared) -> str:
+    """`12 URLs answer alike on before, after; dynamic, so only their status counts: /now (found by asking twice)`."""
+    text = f"{event.urls} URL{'s' * (event.urls != 1)} answered, with the same status, length and hash"
+    text += f" on {', '.join(event.arms)}" if len(event.arms) > 1 else " twice"
+    kinds = ((event.found, "asked twice, the bodies differed"), (event.declared, "declared"))
+    named = [f"{_some(paths)} ({why})" for paths, why in kinds if paths]
+    return f"{text}; dynamic, so that only the status counts: {'; '.join(named)}" if named else text
 
 
 def _counts(validity: Mapping[Validity, int]) -> str:

@@ -100,16 +100,21 @@ def preview(published: Manifest, inventory: Path | None, *, blocks: int | None, 
 
 def _resolved_here(published: Manifest, registry: Registry, environments: set[str], blocks: int | None) -> Resolved:
     """The part of the published experiment that can run here, resolved. Raises UserError."""
+    site = published.site
+    if site is None:
+        raise UserError(
+            f"{published.run_id}: measured a service, which is not in the bundle; vmtoll cannot measure it again"
+        )
     available = _available_part(published, registry, environments)
     experiment = available.experiment
-    for name in (experiment.name, published.site.name, *available.workloads):
+    for name in (experiment.name, site.name, *available.workloads):
         _check_name(name)
     if blocks is not None:
         purpose = "smoke" if blocks < SMALLEST_BLOCKS else experiment.purpose
         experiment = experiment.model_copy(update={"blocks": blocks, "purpose": purpose, "until": None})
-    _check_site(published.site, registry)
+    _check_site(site, registry)
     file = registry.experiment_file(experiment.name)
-    return resolve(file, experiment, available.workloads, published.site, registry)
+    return resolve(file, experiment, available.workloads, site, registry)
 
 
 def _available_part(published: Manifest, registry: Registry, environments: set[str]) -> Manifest:

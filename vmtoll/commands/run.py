@@ -10,6 +10,7 @@ from vmtoll.commands import batch, values
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.conclude import conclude, judge
 from vmtoll.commands.help import describe
+from vmtoll.commands.measure_service import cost_text, run_service
 from vmtoll.commands.options import (
     InventoryOption,
     JsonOption,
@@ -107,6 +108,8 @@ def run_one(
 ) -> Path:
     """Measure one experiment of a registry, in the embedded lab if there is no inventory; return the run's folder."""
     planned = _planned(experiment, inventory, scale, registry or Registry(), until, resume)
+    if planned.resolved.requests:
+        return run_service(planned, inventory, results, resume, limit=limit)
     machines = inventory or embedded.prepare(planned.resolved, say)
     with Progress() as progress:
         return measure(planned, machines, results, resume, listener=progress, limit=limit, judge=judge)
@@ -166,6 +169,9 @@ def print_plan(planned: Plan, *, resumed: bool) -> None:
         )
     for skip in planned.resolved.skipped:
         print(f"skipped: {skip.name}: {skip.why}")
+    if planned.resolved.requests:
+        print(cost_text(planned))
+        return
     minutes, until = planned.total_s / 60, planned.resolved.experiment.until
     size = f"{len(planned.trials)} trials, about {minutes:.1f} minutes"
     if until:

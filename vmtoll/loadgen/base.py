@@ -14,6 +14,24 @@ from vmtoll.model.transport import HttpVersion
 
 
 @dataclass(frozen=True)
+class Guard:
+    """Terms of a load on a service that vmtoll did not install: the load stops when requests fail.
+
+    `at_most_rps`: what a closed loop may not exceed; `in_flight`: the most requests in flight; `duration_s`: when a
+    closed loop ends; `silence_s`: time without any result after which the service counts as failing. `ca`: PEM of the
+    authority that signed its certificate, empty for the client's own list; `verify`: whether it must be valid.
+    """
+
+    at_most_rps: float
+    in_flight: int
+    silence_s: float
+    duration_s: float
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ca: str = field(default="", repr=False)
+    verify: bool = True
+
+
+@dataclass(frozen=True)
 class ClosedLoad:
     """A closed loop: `users` users send `requests` requests in all, walking through `urls`.
 
@@ -35,6 +53,7 @@ class ClosedLoad:
         return self.users * self.streams
 
     body_bytes: int | None = None  # POST a body of this size; None: GET
+    guard: Guard | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +71,7 @@ class OpenLoad:
     resumption: bool = False
     body_bytes: int | None = None  # POST a body of this size; None: GET
     due_ns: Sequence[int] | None = None
+    guard: Guard | None = None
 
 
 @dataclass(frozen=True)

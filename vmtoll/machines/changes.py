@@ -32,7 +32,7 @@ def alter(session: Session, environment: str, tell: Listener) -> None:
     """
     experiment = session.resolved.experiment
     wanted = experiment.changes.get(environment)
-    for sut in session.inventory.machines[environment] if experiment.changes else ():
+    for sut in session.inventory.machines.get(environment, ()) if experiment.changes else ():
         changes = [change for change in experiment.changes.values() if change.of == experiment.machine_of(environment)]
         ran = False
         for place in places(session, sut, changes):

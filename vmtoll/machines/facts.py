@@ -124,7 +124,7 @@ def gather(session: Session) -> dict[str, HostFacts]:
     """Machine → its facts, as in hosts.json. Raises InventoryError when a machine lacks a server of the experiment."""
     with ThreadPoolExecutor(16) as pool:
         facts_by_host = dict(pool.map(lambda host: (host.name, _facts(session, host)), session.inventory.hosts()))
-    for host in session.inventory.under_test:
+    for host in session.inventory.under_test if session.resolved.requests is None else ():
         provisioned = sorted(facts_by_host[host.name].servers)
         for server in session.resolved.servers:
             if server not in provisioned:
@@ -149,7 +149,7 @@ def keep_handshakes(recorded: Mapping[str, HostFacts], current: Mapping[str, Hos
 def _facts(session: Session, host: Host) -> HostFacts:
     environments = [e for e, h in session.inventory.suts.items() if h.name == host.name]
     under_test, args = session.inventory.under_test, dict[str, str | list[str]]()
-    if host in under_test:
+    if host in under_test and session.resolved.site:
         args["site"] = session.resolved.site.name
     if host.role == "kvm_host":
         args["uri"] = host.libvirt_uri
@@ -238,7 +238,7 @@ def _printed_version(line: AgentLine, program: str) -> str | None:
 
 def accelerators(session: Session) -> dict[str, Accelerator]:
     """Environment → technique that runs its machine's code."""
-    accelerator_of = {}
+    accelerator_of = dict.fromkeys(session.resolved.environments, Accelerator.UNKNOWN)  # a service's may not be seen
     for environment, host in session.inventory.suts.items():
         kvm_host = session.inventory.kvm_host(host)
         xml = session.facts[kvm_host.name].domains.get(str(host.guest_name), "") if kvm_host else None
@@ -248,7 +248,7 @@ def accelerators(session: Session) -> dict[str, Accelerator]:
 
 def hardware(session: Session) -> dict[str, Hardware]:
     """Environment → the platform below its machines (for guests: below their hosts); unknown if they differ."""
-    environments = {}
+    environments = dict.fromkeys(session.resolved.environments, Hardware.UNKNOWN)
     for environment, hosts in session.inventory.machines.items():
         kinds = {Hardware(session.facts[host.name].hardware or Hardware.UNKNOWN) for host in hosts}
         environments[environment] = kinds.pop() if len(kinds) == 1 else Hardware.UNKNOWN
@@ -257,7 +257,8 @@ def hardware(session: Session) -> dict[str, Hardware]:
 
 def releases(session: Session) -> dict[str, str]:
     """Environment → the operating system of its machines; several names if they differ."""
-    return {
+    unseen = dict.fromkeys(session.resolved.environments, "unknown")
+    return unseen | {
         environment: ", ".join(sorted({session.facts[host.name].release or "unknown" for host in hosts}))
         for environment, hosts in session.inventory.machines.items()
     }
@@ -310,11 +311,15 @@ _LIMIT_S = 30.0
 
 
 def gather_private(session: Session) -> dict[str, Any]:
-    """private.json: `hosts` (inventory name → texts that name this machine) and `users` (names and key files)."""
+    """private.json: `hosts` (inventory name → texts that name this machine) and `users` (names and key files); the
+    addresses of a service are those of `service`.
+    """
     machines = session.inventory.hosts()
     with ThreadPoolExecutor(16) as pool:
         names_by_host = dict(pool.map(lambda host: (host.name, _names(session, host)), machines))
     users = {text for host in machines for text in (host.ansible.user, host.ansible.ssh_private_key_file) if text}
+    if requests := session.resolved.requests:
+        names_by_host[requests.service.name] = requests.service.hosts
     return {"hosts": names_by_host, "users": sorted(users)}
 
 

@@ -44,7 +44,7 @@ def _record_threads(session: Session, spec: TrialSpec) -> None:
 
     If what runs a guest does not answer, the threads' names decide.
     """
-    for guest in session.inventory.machines[spec.arm.environment]:
+    for guest in session.inventory.machines.get(spec.arm.environment, ()):
         on_host = session.on_host(guest) if guest.guest_name else None
         if on_host:
             with contextlib.suppress(AgentError):
@@ -56,6 +56,8 @@ def idle_beside(session: Session, spec: TrialSpec) -> list[Host]:
     inventory = session.inventory
     machines = session.machines(spec.arm, spec.scenario.load, session.senders(spec))
     busy = {line.host.name for line in machines.serving}
+    if not machines.suts:
+        return []
     measured = machines.host.host if machines.host else machines.suts[0].host
     guests = []
     for guest in inventory.under_test:

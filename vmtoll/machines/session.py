@@ -13,11 +13,12 @@ from vmtoll.model.finding import Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.inventory import Host, Inventory
 from vmtoll.model.load import Load
+from vmtoll.model.service import ServicePage
 from vmtoll.model.trial import Accelerator, Arm, TrialSpec
 from vmtoll.model.workload import sends_alone
 from vmtoll.runs.rates import Rates
 from vmtoll.runs.store import Store
-from vmtoll.sites import SiteFiles
+from vmtoll.sites import Site, SiteFiles
 from vmtoll.spec.experiment import Resolved
 
 
@@ -31,7 +32,8 @@ class Paused:
 
 @dataclass
 class Session:
-    """State of a run. `content`: the site's files. `fully_checked`: each (machine, server) whose files have all been
+    """State of a run. `content`: the site's files; `pages`: what a service answered at the start, by path.
+    `fully_checked`: each (machine, server) whose files have all been
     compared with `content`.
 
     `paused`: paused guests by name; `unpausable`: guests that could not be paused; `guests_paused`: number of paused
@@ -56,6 +58,7 @@ class Session:
     unpausable: set[str] = field(default_factory=set)
     guests_paused: int | None = None
     vcpus: dict[str, list[int]] = field(default_factory=dict)
+    pages: dict[str, ServicePage] = field(default_factory=dict)
 
     @property
     def client(self) -> AgentLine:
@@ -91,6 +94,19 @@ class Session:
         return addresses
 
     @property
+    def site(self) -> Site:
+        """The site that the servers serve. Raises RuntimeError in an experiment with a service, which has none."""
+        if self.resolved.site is None:
+            raise RuntimeError("a service has no site")
+        return self.resolved.site
+
+    @property
+    def sees_server(self) -> bool:
+        """Return whether machines under test can find the processes of their server: not of every service."""
+        requests = self.resolved.requests
+        return requests is None or requests.service.cpu is not None
+
+    @property
     def reference(self) -> HostFacts:
         """The facts of the first environment's machine, which all others are compared with."""
         return self.facts[next(iter(self.inventory.suts.values())).name]
@@ -99,15 +115,16 @@ class Session:
         """The machines of a trial: those that share the load, and the neighbour if the scenario sets its load, even to
         zero.
         """
-        suts = self.inventory.machines[arm.environment]
-        suts, others = suts[: load.guests or 1], suts[load.guests or 1 :]
-        host, participants = self.inventory.host(suts[0]), [*(line.host for line in clients), *suts]
+        all_suts = self.inventory.machines.get(arm.environment, ()) if self.sees_server else ()
+        suts, others = all_suts[: load.guests or 1], all_suts[load.guests or 1 :]
+        host = self.inventory.host(suts[0]) if suts else None
+        participants = [*(line.host for line in clients), *suts]
         return Machines(
             clients=clients,
             suts=[self.line(sut) for sut in suts],
             neighbour=self.line(others[0]) if others and load.neighbour else None,
             host=self.line(host) if host else None,
-            addresses=self.addresses(self.inventory.machines[arm.environment]),
+            addresses=self.addresses(all_suts),
             contained=frozenset(
                 machine.name for machine in participants if host and self.inventory.shares_kernel(machine, host)
             ),
@@ -144,7 +161,8 @@ class TrialReporter:
 
 @dataclass(frozen=True)
 class Machines:
-    """The machines of a trial. `suts`: one, or several guests of one KVM host that share the load; `neighbour`: another
+    """The machines of a trial. `suts`: one, or several guests of one KVM host that share the load, none for a service
+    whose machine is not seen; `neighbour`: another
     guest there with its own load. `host`: that KVM host, or the machine whose kernel a container shares. `contained`:
     names of all machines that share the kernel of `host`. `addresses`: of guests that libvirt does not run. A client
     may be the machine under test.

@@ -67,5 +67,9 @@ class ToolTimeoutError(ToolError):
     """A load tool did not end within its time limit: the server did not answer its requests in time."""
 
 
+class ServiceFailingError(ToolError):
+    """Requests to a service failed, or it fell silent, and vmtoll stopped the load."""
+
+
 class LoadError(VmtollError, ValueError):
     """A run directory cannot be analyzed; the message names the file and the column or key."""

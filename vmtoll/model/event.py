@@ -87,6 +87,18 @@ class ComparingMachines:
 
 
 @dataclass(frozen=True)
+class ServiceCompared:
+    """Every arm of a service answered alike to this many URLs. `found`, `declared`: the dynamic ones, of which only the
+    status was compared: asked twice, they differed, or the experiment says so.
+    """
+
+    urls: int
+    arms: Sequence[str]
+    found: Sequence[str]
+    declared: Sequence[str]
+
+
+@dataclass(frozen=True)
 class MachineStep:
     """A machine is lost, reboots or is back, between trials or before the first.
 
@@ -164,6 +176,7 @@ Event = (
     | NotReverted
     | Connecting
     | ComparingMachines
+    | ServiceCompared
     | MachineStep
     | TrialStep
     | TrialEnded

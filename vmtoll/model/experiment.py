@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from vmtoll.model.capacity import SharesOf
 from vmtoll.model.document import Document
 from vmtoll.model.facts import ALWAYS_DIFFER
+from vmtoll.model.service import Service
 from vmtoll.model.trial import METAL, Arm
 from vmtoll.model.until import Until
 
@@ -153,8 +154,14 @@ class Experiment(Document):
         default=None,
         description="environment that the others are compared with; unset: `metal`, else the first environment",
     )
-    servers: list[str] = Field(min_length=1, description="folders of `server-builds`")
-    workloads: list[str] = Field(min_length=1, description="workloads, or files with several variants")
+    service: Service | None = Field(
+        default=None,
+        description="a service that runs already, in place of `servers` and `workloads`; environments have any names",
+    )
+    servers: list[str] = Field(min_length=1, description="folders of `server-builds`; `service` has its own name")
+    workloads: list[str] = Field(
+        min_length=1, description="workloads, or files with several variants; `service` has `loads`"
+    )
     users: dict[str, int | list[int]] = Field(
         default_factory=dict, description="workload → the numbers of users to measure, of those that it has"
     )

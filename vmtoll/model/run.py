@@ -62,11 +62,12 @@ class UsedFile(Document):
 
 class Manifest(Document):
     """run.json. `accelerators`, `hardware`: by environment; older runs lack `hardware`. `workloads`, `site`: the
-    experiment's, as they were when the run began. `hidden_pct`: CPU time that background processes and the hypervisor
-    may take from a machine under test without a finding, in percent of one CPU. With `until`: `measured_s`, the time
-    spent on blocks; `looks`; `stopped`, why the run stopped, None while it goes on; `trials_planned` counts up to the
-    next look. `disclosure`: what is known about the machines; `documents`: the files that say what is measured; older
-    runs lack both. `unseen_hosts`: guest environments whose KVM host the inventory does not name.
+    experiment's, as they were when the run began; a service has no site. `hidden_pct`: CPU time that background
+    processes and the hypervisor may take from a machine under test without a finding, in percent of one CPU. With
+    `until`: `measured_s`, the time spent on blocks; `looks`; `stopped`, why the run stopped, None while it goes on;
+    `trials_planned` counts up to the next look. `disclosure`: what is known about the machines; `documents`: the files
+    that say what is measured; older runs lack both. `unseen_hosts`: guest environments whose KVM host the inventory
+    does not name.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -75,7 +76,7 @@ class Manifest(Document):
     run_id: str
     experiment: Experiment
     workloads: dict[str, Workload]
-    site: ListedSite | DrawnSite
+    site: ListedSite | DrawnSite | None
     order_seed: int
     versions: dict[str, str]
     commit: str | None

@@ -163,7 +163,8 @@ def _domains(run: Run) -> list[str]:
 def _vocabulary(run: Run) -> frozenset[str]:
     """Names that the run itself uses. They stay, because its lists and tables must still match each other."""
     experiment = run.manifest.experiment
-    words = {run.manifest.run_id, experiment.name, run.manifest.site.name, *run.manifest.accelerators}
+    words = {run.manifest.run_id, experiment.name, *run.manifest.accelerators}
+    words |= {run.manifest.site.name} if run.manifest.site else set()
     words |= {*experiment.environments, *experiment.servers, *experiment.workloads}
     for workload in run.manifest.workloads.values():
         words |= set(workload.tools)
@@ -187,6 +188,9 @@ def manifest(run: Run, scrubber: Scrubber, operator: str) -> Manifest:
     document = run.manifest.model_dump(mode="json", by_alias=True)
     disclosure = document.pop("disclosure", None)
     content = scrubber.tree(document)
+    if service := run.manifest.experiment.service:
+        loads = content["experiment"]["service"]["loads"]
+        content["experiment"]["service"] = service.without_names().model_dump(mode="json") | {"loads": loads}
     if disclosure is not None:
         content["disclosure"] = _disclosure(disclosure, scrubber, roles(run.hosts)) | {"operator": operator}
     try:

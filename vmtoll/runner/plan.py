@@ -7,7 +7,9 @@ from typing import TypeVar
 from vmtoll.model.trial import Arm, Scenario, TrialSpec
 from vmtoll.model.workload import ClosedWorkload
 from vmtoll.spec.experiment import Resolved
+from vmtoll.spec.service import ServiceRequests
 from vmtoll.trial.capacity import TRIALS, targets
+from vmtoll.trial.service import BODIES
 
 T = TypeVar("T")
 # Wall clock of a trial besides warm-up and measuring, for the estimate before the first trial.
@@ -97,7 +99,16 @@ def expected_s(resolved: Resolved) -> float:
         primary_s = requests / ASSUMED_RPS if requests else experiment.duration_s
         crosscheck_s = experiment.crosscheck_s if workload.crosscheck else 0.0
         trials_s += experiment.warmup_s + primary_s + crosscheck_s + FIXED_COST_S
+    if resolved.requests:
+        return experiment.blocks * trials_s + _checks_s(resolved, resolved.requests, experiment.blocks * len(matrix))
     capacities = {target for spec in schedule(resolved, 0) for target in targets(spec, resolved)}
     return experiment.blocks * trials_s + TRIALS * len(capacities) * (
         experiment.warmup_s + experiment.duration_s + FIXED_COST_S
     )
+
+
+def _checks_s(resolved: Resolved, requests: ServiceRequests, trials: int) -> float:
+    """Seconds in which a service is asked for single URLs: for all at the start, and for a few around each load."""
+    count = len(requests.distinct)
+    asked = 2 * count * len(resolved.environments) + 2 * min(BODIES, count) * trials
+    return asked / requests.service.at_most_rps

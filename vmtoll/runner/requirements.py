@@ -41,6 +41,11 @@ def check_inventory(resolved: Resolved, inventory: Inventory, inventory_path: Pa
 def _check_changes(resolved: Resolved, inventory: Inventory) -> None:
     """Raise ExperimentError for a change that runs on a KVM host which the inventory does not name."""
     for name, change in resolved.experiment.changes.items():
+        if name not in inventory.machines:
+            raise ExperimentError(
+                f"{resolved.file}: changes.{name}: no machine of the inventory has vmtoll_environment: {change.of}, so "
+                "its commands have nowhere to run; add it to metal_hosts or kvm_guests"
+            )
         for host in inventory.machines.get(name, ()) if change.on == "host" else ():
             if inventory.kvm_host(host) is None:
                 raise ExperimentError(
@@ -102,7 +107,7 @@ def without_unshipped(
     vmtoll asks machines for their release only if some release lacks a server of the experiment. Raises ExperimentError
     if no server is left, HostLostError, AgentError.
     """
-    unshipped_suites = {name: resolved.definitions[name].not_in for name in resolved.servers}
+    unshipped_suites = {name: definition.not_in for name, definition in resolved.definitions.items()}
     if not any(unshipped_suites.values()):
         return resolved
     with ThreadPoolExecutor(16) as pool:
@@ -133,7 +138,8 @@ def without_kernel_tls(
     vmtoll asks machines only if there is such a server. Raises ExperimentError if no server is left, HostLostError,
     AgentError.
     """
-    servers = [name for name in resolved.servers if resolved.definitions[name].kernel_tls]
+    definitions = [resolved.definitions[name] for name in resolved.servers if name in resolved.definitions]
+    servers = [definition.name for definition in definitions if definition.kernel_tls]
     if not servers:
         return resolved
     lacking = [name for name, hosts in inventory.machines.items() if not all(map(has_tls, hosts))]

@@ -39,6 +39,7 @@ from vmtoll.model.event import (
     TrialEnded,
 )
 from vmtoll.model.experiment import SMALLEST_BLOCKS, Experiment
+from vmtoll.model.finding import Code
 from vmtoll.model.inventory import Inventory
 from vmtoll.model.run import Manifest
 from vmtoll.model.trial import TrialRecord, TrialSpec, last_attempts
@@ -54,10 +55,11 @@ from vmtoll.runner.requirements import (
     without_unshipped,
 )
 from vmtoll.runner.search import with_searched_load
+from vmtoll.runner.service import compare_arms
 from vmtoll.runs.folder import read_stopped
 from vmtoll.runs.rates import Rates
 from vmtoll.runs.store import Store
-from vmtoll.sites import site_files
+from vmtoll.sites import NO_FILES, site_files
 from vmtoll.spec.documents import validation_error
 from vmtoll.spec.experiment import Resolved
 from vmtoll.spec.machines import load_inventory
@@ -144,7 +146,11 @@ def _load_inventory(resolved: Resolved, path: Path, limit: str | None) -> Invent
     optional = [name for name in steps.environments if name != baseline] if steps else ()
     experiment = resolved.experiment
     machine_of = {name: experiment.machine_of(name) for name in experiment.environments}
-    inventory = load_inventory(path, list(dict.fromkeys(machine_of.values())), resolved.guests, limit, optional)
+    machines = list(dict.fromkeys(machine_of.values()))
+    if resolved.requests:  # a service may be all that is seen of its machine
+        inventory = load_inventory(path, machines, limit=limit, optional=machines, purpose="machines")
+    else:
+        inventory = load_inventory(path, machines, resolved.guests, limit, optional)
     return inventory.with_environments(machine_of)
 
 
@@ -202,7 +208,7 @@ def run(
         resolved=resolved,
         inventory=inventory,
         store=store,
-        content=site_files(resolved.site),
+        content=site_files(resolved.site) if resolved.site else NO_FILES,
         order_seed=planned.order_seed,
         lines=lines,
         rates=Rates(store.records()),
@@ -314,7 +320,9 @@ def _prepare(session: Session, planned: Plan, tell: Listener) -> None:
                 ) from error
             restore(session, tell)
         else:
-            return
+            break
+    if requests := planned.resolved.requests:
+        compare_arms(session, requests, tell)
 
 
 def _lock_and_compare(session: Session, planned: Plan) -> None:
@@ -409,6 +417,7 @@ def _measure(session: Session, blocks: Blocks, tell: Listener) -> None:
             settle(session, reporter)
             record = Trial(session, reporter).attempt()
             store.append(record)
+            _end_if_failing(session, record)
             trials_done += 1
             due_attempt = next_attempt(block, _records_of_block(store, block))
             is_repeated = due_attempt is not None and due_attempt[0].key <= trial.key
@@ -417,6 +426,17 @@ def _measure(session: Session, blocks: Blocks, tell: Listener) -> None:
         if trials_done > done_before_block:
             counts = Counter(record.validity for record in last_attempts(_records_of_block(store, block)))
             tell(BlockEnded(block[0].block, blocks.total, counts, blocks.left_s(trials_before + 1, trials_done)))
+
+
+def _end_if_failing(session: Session, record: TrialRecord) -> None:
+    """Raise VmtollError if a service failed in this trial: the run sends it no more requests."""
+    if session.resolved.requests and Code.SERVER_FAILED in record.codes:
+        details = "; ".join(finding.detail for finding in record.accidents)
+        run_dir = session.store.run_dir
+        raise VmtollError(
+            f"{record.scenario.server} on {record.arm}: {details}; the run has ended, go on with --resume {run_dir} "
+            "when the service is well"
+        )
 
 
 def _records_of_block(store: Store, block: Sequence[TrialSpec]) -> list[TrialRecord]:

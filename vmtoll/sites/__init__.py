@@ -8,9 +8,9 @@ from vmtoll.model.errors import SiteError
 from vmtoll.model.site import Site
 from vmtoll.sites.build import build, site_files
 from vmtoll.sites.load import SITES_DIR, load_site
-from vmtoll.sites.manifest import SiteFile, SiteFiles, lockstep_list, url_list
+from vmtoll.sites.manifest import NO_FILES, SiteFile, SiteFiles, lockstep_list, url_list
 
 __all__ = [
-    "SITES_DIR", "Site", "SiteError", "SiteFile", "SiteFiles", "build", "load_site", "lockstep_list", "site_files",
-    "url_list",
+    "NO_FILES", "SITES_DIR", "Site", "SiteError", "SiteFile", "SiteFiles", "build", "load_site", "lockstep_list",
+    "site_files", "url_list",
 ]  # fmt: skip

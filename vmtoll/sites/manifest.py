@@ -19,6 +19,10 @@ class SiteFiles(TypedDict):
     files: list[SiteFile]
 
 
+# Of an experiment whose service has no site.
+NO_FILES: SiteFiles = {"site": "", "digest": "", "files": []}
+
+
 def digest(files: Sequence[SiteFile]) -> str:
     """SHA-256 of the lines `sha256  path\\n`, sorted by path."""
     total = hashlib.sha256()

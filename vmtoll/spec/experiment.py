@@ -11,10 +11,12 @@ from vmtoll.model import columns, facts
 from vmtoll.model.errors import ExperimentError, SiteError
 from vmtoll.model.experiment import Claim, Experiment, NoiseFloor, Scale
 from vmtoll.model.run import Skipped, UsedFile
+from vmtoll.model.service import Service
 from vmtoll.model.site import Site
 from vmtoll.model.trial import METAL
 from vmtoll.model.workload import ClosedWorkload, MailWorkload, SharedHostWorkload, Workload, listed
 from vmtoll.sites import load_site, site_files
+from vmtoll.spec import service as services
 from vmtoll.spec import sources
 from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.documents import Keys, check_names, read, validation_error
@@ -69,18 +71,19 @@ class Resolved:
     `file`: its path, for errors about it. `skipped`: the servers, the single scenarios of a server and the
     environments that are not measured, and why; `sources`: server → version and digest of the archive that it is built
     from; `needs`: environment of a tuning step → what its profile needs of a host; `documents`: the files that say all
-    of it, for the record.
+    of it, for the record. `requests`: what is asked of a service; such an experiment has neither site nor definitions.
     """
 
     file: Path
     experiment: Experiment
     workloads: Mapping[str, Workload]
-    site: Site
+    site: Site | None
     definitions: Mapping[str, ServerDefinition]
     skipped: Sequence[Skipped] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     documents: Sequence[UsedFile] = ()
+    requests: services.ServiceRequests | None = None
 
     def measures(self, server: str, workload: str) -> bool:
         """Return whether this workload is sent to this server."""
@@ -143,15 +146,17 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     if not path.is_file():
         raise ExperimentError(f"{path}: {unknown('experiment', path.stem, registry.experiments())}")
     document = read(path)
-    data = _at_scale(path, document, scale)
+    data = services.complete(path, _at_scale(path, document, scale))
     try:
         experiment = Experiment(name=path.stem, **data)
     except ValidationError as error:
         raise validation_error(path, Experiment, error) from None
-    _check_environments(path, experiment, registry.environments())
+    own_names = [name for name in experiment.environments if name not in experiment.changes]
+    _check_environments(path, experiment, own_names if experiment.service else registry.environments())
     if experiment.baseline:
         check_names(path, "baseline", "environment of this experiment", [experiment.baseline], experiment.environments)
-    check_names(path, "servers[]", "server", experiment.servers, registry.servers())
+    servers = experiment.servers if experiment.service else registry.servers()
+    check_names(path, "servers[]", "server", experiment.servers, servers)
     check_names(path, "declared_differences[]", "fact", experiment.declared_differences, facts.COMPARED)
     if experiment.noise_floor:
         floor = experiment.noise_floor
@@ -161,6 +166,8 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         guests = [environment for environment in experiment.environments if environment != METAL]
         for key, steps in experiment.tuning_steps.names_by_key():
             check_names(path, f"tuning_steps.{key}", "environment", steps, guests)
+    if experiment.service:
+        return _with_control(_resolve_service(path, experiment, experiment.service))
     workloads = _workloads(path, experiment, registry)
     experiment = experiment.model_copy(update={"workloads": list(workloads)})
     names = {kind: _names_at_all_scales(document, f"{kind}s") for kind in ("server", "environment", "workload")}
@@ -180,6 +187,15 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
                 location = f"{file_of(name, registry)}: page"
                 raise ExperimentError(f"{location}: {unknown('page', workload.page, pages)}")
     return _with_control(resolve(path, experiment, workloads, site, registry))
+
+
+def _resolve_service(path: Path, experiment: Experiment, service: Service) -> Resolved:
+    """An experiment with a service. Raises ExperimentError, also for claims and tuning steps, which need servers."""
+    for key in ("claims", "tuning_steps", "users"):
+        if getattr(experiment, key):
+            raise ExperimentError(f"{path}: {key}: an experiment with `service` has none; remove it")
+    requests = services.load_requests(path, experiment, service)
+    return Resolved(path, experiment, services.workloads_of(path, service), None, {}, requests=requests)
 
 
 def _check_environments(path: Path, experiment: Experiment, machines: list[str]) -> None:

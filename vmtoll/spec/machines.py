@@ -7,7 +7,7 @@ from typing import Any
 from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import Host, Inventory
 from vmtoll.spec.inventory import hosts_by_role, read_inventory
-from vmtoll.spec.inventory_faults import InventoryData, check_inventory
+from vmtoll.spec.inventory_faults import InventoryData, Purpose, check_inventory
 
 
 def from_data(
@@ -63,10 +63,18 @@ def _machines(candidates: Sequence[Host], environment: str, source: str, guests:
 
 
 def load_inventory(
-    path: Path, environments: list[str], guests: int = 1, limit: str | None = None, optional: Collection[str] = ()
+    path: Path,
+    environments: list[str],
+    guests: int = 1,
+    limit: str | None = None,
+    optional: Collection[str] = (),
+    purpose: Purpose = "load",
 ) -> Inventory:
-    """Read the inventory and find the machines of these environments; see from_data. Raises InventoryError."""
+    """Read the inventory and find the machines of these environments; see from_data. Raises InventoryError.
+
+    `purpose`: `machines` for a service, whose machine need not be in the inventory.
+    """
     data = read_inventory(path, limit)
-    check_inventory(InventoryData(data, path), environments, limited=limit is not None, purpose="load")
+    check_inventory(InventoryData(data, path), environments, limited=limit is not None, purpose=purpose)
     source = f"{path} with --limit {limit}" if limit else str(path)
     return from_data(data, environments, source, guests, optional)

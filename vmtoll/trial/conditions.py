@@ -103,7 +103,7 @@ def observe_load(load: ObservedLoad, names: Names, series: Series, sources: Mapp
     findings += new_findings
     conditions = Conditions(
         client_background_cpu_pct=client_pct,
-        background_cpu_pct=sut.share_pct,
+        background_cpu_pct=sut.share_pct if sut else None,
         host_background_cpu_pct=host.share_pct if host else None,
         cpu_mhz_spread_pct=spread_pct,
         clock_step_ms=step_ms,
@@ -116,7 +116,7 @@ def observe_load(load: ObservedLoad, names: Names, series: Series, sources: Mapp
     figures = {
         "steal_pct": load.after.steal_pct(load.before),
         "host_steal_pct": _host_steal_pct(load, names),
-        "cpus": sut.cpus,
+        "cpus": sut.cpus if sut else None,
         "host_cpus": host.cpus if host else None,
         **retransmission_columns,
     }
@@ -134,7 +134,7 @@ def _host_steal_pct(load: ObservedLoad, names: Names) -> float | None:
 
 def _background(
     load: ObservedLoad, names: Names
-) -> tuple[float | None, BackgroundCpu, BackgroundCpu | None, list[Finding]]:
+) -> tuple[float | None, BackgroundCpu | None, BackgroundCpu | None, list[Finding]]:
     """Background CPU: the worst client's in percent, the worst machine's under test, the host's under it; findings."""
     surveys = {name: (old["survey"], new["survey"]) for name, (old, new) in names.readings(load).items()}
     namespaces = frozenset(str(surveys[name][1]["namespace"]) for name in names.contained)
@@ -160,13 +160,13 @@ def _background(
     by_share = attrgetter("share_pct")
     return (
         client_pct,
-        max(background_by_sut.values(), key=by_share),
+        max(background_by_sut.values(), key=by_share, default=None),
         max(host_background_by_sut.values(), key=by_share, default=None),
         findings,
     )
 
 
-def _network(load: ObservedLoad, names: Names) -> tuple[float, dict[str, int], int, float, list[Finding]]:
+def _network(load: ObservedLoad, names: Names) -> tuple[float, dict[str, int], int | None, float, list[Finding]]:
     """Retransmitted segments in percent, columns that count them, connections turned away, local ports in use in
     percent, and findings.
     """
@@ -194,7 +194,8 @@ def _network(load: ObservedLoad, names: Names) -> tuple[float, dict[str, int], i
         "retransmitted_segments": sum(g["RetransSegs"] for g in growth.values()),
         "retransmission_timeouts": sum(g["TCPTimeouts"] + g["TCPLossProbes"] for g in growth.values()),
     }
-    return max(retransmitted_pct.values()), retransmission_columns, int(sum(drops.values())), used_pct, findings
+    turned_away = int(sum(drops.values())) if drops else None
+    return max(retransmitted_pct.values()), retransmission_columns, turned_away, used_pct, findings
 
 
 def _clocks(load: ObservedLoad, names: Names, sources: Mapping[str, str]) -> tuple[float, list[Finding]]:

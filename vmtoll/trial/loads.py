@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from vmtoll import loadgen
 from vmtoll.loadgen import ClosedLoad, OpenLoad, ToolLoad, ToolResult
 from vmtoll.loadgen.base import without_impossible_figures
+from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.session import Session, TrialReporter
 from vmtoll.model.capacity import CapacityEstimate
 from vmtoll.model.errors import ToolError
@@ -91,14 +92,24 @@ class LoadDriver:
         self.experiment = session.resolved.experiment
         self.fleet = Fleet(session.senders(spec))
         self.machines = session.machines(self.arm, self.scenario.load, self.fleet.lines)
-        self.client, self.sut = self.fleet.first, self.machines.suts[0]
-        self.transport = self.workload.transport
-        port, shortest_s = self.transport.port(self.sut.host.port), self.experiment.duration_s
+        self.client, self.transport = self.fleet.first, self.workload.transport
+        shortest_s = self.experiment.duration_s
         if self.workload.crosscheck:
             shortest_s = min(shortest_s, self.experiment.crosscheck_s)
-        self.watch = TrialObserver(self.machines, self.scenario.server, port, 0.0 if self.is_cold else shortest_s)
+        shortest_s = 0.0 if self.is_cold else shortest_s
+        self.watch = TrialObserver(self.machines, self.scenario.server, self.remote, shortest_s)
         self.loaded_s = 0.0
         self.capacity: CapacityEstimate | None = None
+
+    @property
+    def sut(self) -> AgentLine:
+        """The first machine under test; a service that is not seen has none."""
+        return self.machines.suts[0]
+
+    @property
+    def remote(self) -> tuple[str, int]:
+        """Address and port of the load, as the first client sees them."""
+        return self.sut.host.seen_from(self.client.host), self.transport.port(self.sut.host.port)
 
     @property
     def users(self) -> int:
@@ -121,7 +132,7 @@ class LoadDriver:
 
         Rounded up to the same number of requests for each user, because tools send nothing else.
         """
-        site_files, seed = self.session.content, self.session.resolved.site.seed
+        site_files, seed = self.session.content, self.session.site.seed
         if self.workload.page:
             urls = self._spread([f"/{self.workload.page}"])
             one_pass = users if rate_rps else max(users, self._first_requests())
@@ -144,7 +155,7 @@ class LoadDriver:
 
         They go to the machines under test, or to the machine `to`.
         """
-        site_files, seed = self.session.content, self.session.resolved.site.seed
+        site_files, seed = self.session.content, self.session.site.seed
         requests = max(len(self.fleet.lines), round(rate_rps * duration_s))
         paths = [f"/{self.workload.page}"] if self.workload.page else url_list(site_files, "", seed)
         if requests < len(paths):
@@ -171,7 +182,7 @@ class LoadDriver:
     def each_file_once(self, users: int) -> list[str]:
         """URLs of each file once per machine, in an order drawn from the site's seed; the same number for each user."""
         paths = sorted(f"/{file['path']}" for file in self.session.content["files"] if file["weight"])
-        random.Random(self.session.resolved.site.seed).shuffle(paths)
+        random.Random(self.session.site.seed).shuffle(paths)
         return self._spread(paths[: len(paths) - len(paths) % users])
 
     def run(self, tool: str, load: ToolLoad, expected_s: float | None) -> JointExecution:
@@ -250,7 +261,7 @@ class LoadDriver:
     def _spread(self, paths: Sequence[str], to: Sequence[Host] | None = None) -> list[str]:
         """URLs of these paths: each path once per machine, with the machines taking turns along the list."""
         hosts = to or [line.host for line in self.machines.suts]
-        site = self.session.resolved.site.name
+        site = self.session.site.name
         scheme, port = self.transport.scheme, self.transport.port
         bases = [f"{scheme}://{host.seen_from(self.client.host)}:{port(host.port)}/{site}" for host in hosts]
         return [

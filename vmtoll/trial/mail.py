@@ -38,7 +38,7 @@ def measure(driver: LoadDriver, workload: MailWorkload) -> TrialResults:
         name=driver.scenario.server, password=load.password,
         messages=0 if workload.sends else MESSAGES_PER_MAILBOX, page=f"{workload.site}/{workload.page}",
     )  # fmt: skip
-    driver.watch.port = load.port
+    driver.watch.remote = (driver.watch.remote[0], load.port)
     driver.tell(Phase.PREPARING, tool=workload.tool, role=Role.PRIMARY)
     rate_rps = _warm(driver, workload, load, experiment.warmup_s)
     load = replace(

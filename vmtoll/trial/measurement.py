@@ -53,8 +53,8 @@ class TrialResults:
         readings = [reading for tool_run in self.runs for reading in (tool_run.before, tool_run.after)]
         sut_mb, host_mb = read_mb(run.before, run.after)
         resources = Resources(
-            memory_pss_kib=max(reading.pss_kib for reading in readings),
-            processes=max(reading.processes for reading in readings),
+            memory_pss_kib=max((kib for reading in readings if (kib := reading.pss_kib) is not None), default=None),
+            processes=max((count for reading in readings if (count := reading.processes) is not None), default=None),
             read_mb=sut_mb,
             host_read_mb=host_mb,
             host_energy_j=energy_j(run.before, run.after),

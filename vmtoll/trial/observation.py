@@ -26,9 +26,9 @@ SHORT_S, SHORT_PULSE_S, SHORT_MHZ_S = 2.0, 0.02, 0.1
 class TrialObserver:
     """`start` and `stop` the samplers; `read` before and after each load, then record the load with `record_load`."""
 
-    def __init__(self, machines: Machines, server: str, port: int, shortest_s: float) -> None:
-        """`port`: the server's port for the load. `shortest_s`: planned duration of the shortest load."""
-        self.machines, self.server, self.port = machines, server, port
+    def __init__(self, machines: Machines, server: str, remote: tuple[str, int], shortest_s: float) -> None:
+        """`remote`: address and port of the load. `shortest_s`: planned duration of the shortest load."""
+        self.machines, self.server, self.remote = machines, server, remote
         self.is_short = shortest_s < SHORT_S
         self.names = Names(
             {line.host.name: line.host.guest_name or "" for line in machines.suts},
@@ -59,7 +59,7 @@ class TrialObserver:
 
     def read(self) -> Usage:
         """Read every machine. Raises AgentError, HostLostError."""
-        return read_usage(self.machines, self.server, self.port)
+        return read_usage(self.machines, self.server, self.remote)
 
     def server_times(self) -> list[ServerTimes | None]:
         """Times that the server on each machine under test reports about itself. Raises HostLostError.

@@ -111,8 +111,10 @@ def _intended_s(run: ToolRun) -> float:
 
 def _bodies_mb(driver: LoadDriver, load: OpenLoad, successful: int) -> float | None:
     """Size of the bodies in 10⁶ bytes, for a tool that does not count them: mean size of the requested files in the
-    manifest times its successes. None if a requested page is no file of the site: the server generates it.
+    manifest times its successes. None if a requested page is no file of the site: a server or service generates it.
     """
+    if load.guard:
+        return None
     sizes = {file["path"]: file["size_bytes"] for file in driver.session.content["files"]}
     urls = itertools.islice(itertools.cycle(load.urls), load.requests)
     sizes_by_url = [sizes.get(url.split("/", 4)[4]) for url in urls]

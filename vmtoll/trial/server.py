@@ -26,13 +26,15 @@ class TrialServer:
     `check_bodies` skips the neighbour.
     """
 
+    is_ours = True
+
     def __init__(self, driver: LoadDriver) -> None:
         self.driver, self.session = driver, driver.session
         self.server, self.lines = driver.scenario.server, driver.machines.serving
         self.bodies_checked = 0
         self.wrong_bodies: list[str] = []
 
-    def start(self) -> tuple[int, list[Finding]]:
+    def start(self) -> tuple[int | None, list[Finding]]:
         """Start the server; return its cores on the first machine, and findings on machines unlike the reference.
 
         Raises AgentError, HostLostError.
@@ -104,7 +106,7 @@ class TrialServer:
                 rng = random.Random(f"{self.session.order_seed}:{self.driver.spec.key}:{when}")
                 files = rng.sample(files, k=min(BODIES, len(files)))
             self.session.fully_checked.add(subject)
-            site = self.session.resolved.site.name
+            site = self.session.site.name
             check = self._check_files(line, [{"path": f"{site}/{f['path']}", "sha256": f["sha256"]} for f in files])
             self.bodies_checked += check["checked"]
             self.wrong_bodies += check["wrong"]

@@ -11,10 +11,17 @@ from vmtoll.machines.changes import alter
 from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.recovery import wait_until_booted
 from vmtoll.machines.session import Session, TrialReporter
-from vmtoll.model.errors import AgentError, CapacityError, HostLostError, ToolError, ToolTimeoutError
+from vmtoll.model.errors import (
+    AgentError,
+    CapacityError,
+    HostLostError,
+    ServiceFailingError,
+    ToolError,
+    ToolTimeoutError,
+)
 from vmtoll.model.event import Phase
 from vmtoll.model.finding import Code, Finding, Role
-from vmtoll.model.trial import Resources, TrialRecord
+from vmtoll.model.trial import Resources, TrialRecord, TrialSpec
 from vmtoll.model.workload import ClosedWorkload, MailWorkload, RampWorkload, Workload
 from vmtoll.trial import closed_loop, gates, latency, mail, open_loop, usage
 from vmtoll.trial.capacity import smallest_capacity, targets
@@ -23,9 +30,12 @@ from vmtoll.trial.loads import LoadDriver, ToolRun
 from vmtoll.trial.measurement import TrialResults, utc
 from vmtoll.trial.neighbour import NeighbourLoadGenerator
 from vmtoll.trial.server import TrialServer
+from vmtoll.trial.service import ServiceDriver, TrialService
 from vmtoll.trial.usage import mbit
 
-_CODES = {ToolTimeoutError: Code.TIMED_OUT, CapacityError: Code.CAPACITY_UNKNOWN}
+_CODES = {
+    ToolTimeoutError: Code.TIMED_OUT, CapacityError: Code.CAPACITY_UNKNOWN, ServiceFailingError: Code.SERVER_FAILED,
+}  # fmt: skip
 PING_LIMIT_S = 15.0
 STOP_LIMIT_S = 90.0
 
@@ -44,6 +54,17 @@ def lost_machine(error: HostLostError, host: AgentLine | None) -> str | None:
     return error.machine
 
 
+def _served(
+    session: Session, spec: TrialSpec, name: str, tell: TrialReporter, workload: Workload | None
+) -> tuple[LoadDriver, TrialServer | TrialService]:
+    """What sends the loads of a trial, and what serves them: a server of vmtoll's, or a service."""
+    if session.resolved.requests:
+        service_driver = ServiceDriver(session, spec, name, tell, workload)
+        return service_driver, TrialService(service_driver)
+    driver = LoadDriver(session, spec, name, tell, workload)
+    return driver, TrialServer(driver)
+
+
 class Trial:
     """One attempt at a planned trial. `attempt` returns its record, in which failures of machines, servers and tools
     are findings.
@@ -55,10 +76,10 @@ class Trial:
         """`workload`: replaces the planned one; `name`: replaces the trial's name in file names."""
         self.session, self.spec, self.number, self.tell = session, reporter.spec, reporter.attempt, reporter
         self.name = name or self.spec.name(self.number)
-        self.driver = LoadDriver(session, self.spec, self.name, reporter, workload)
+        self.driver, self.server = _served(session, self.spec, self.name, reporter, workload)
         self.workload, self.watch = self.driver.workload, self.driver.watch
         self.share_targets = [] if workload else targets(self.spec, session.resolved)
-        self.server, self.neighbour = TrialServer(self.driver), NeighbourLoadGenerator(self.driver)
+        self.neighbour = NeighbourLoadGenerator(self.driver)
 
     def attempt(self) -> TrialRecord:
         """Measure and return the record; a failure of a machine, server or tool becomes a finding in it."""
@@ -77,7 +98,7 @@ class Trial:
             scenario=self.spec.scenario,
             client=self.workload.client_place,
             clients=len(self.driver.fleet.lines),
-            guests=len(self.driver.machines.suts),
+            guests=len(self.driver.machines.suts) or 1,  # a service that is not seen is one
             started_at=utc(time.time()),
         )
         try:
@@ -109,7 +130,7 @@ class Trial:
 
     def _or_server_failed(self, finding: Finding) -> Finding:
         """SERVER_FAILED if a server has ended, because that explains the tool's failure; else `finding`."""
-        for line in self.driver.machines.serving if finding.code is Code.TOOL_FAILED else ():
+        for line in self.driver.machines.serving if finding.code is Code.TOOL_FAILED and self.server.is_ours else ():
             try:
                 line.call("server_check", PING_LIMIT_S, name=self.spec.scenario.server)
             except AgentError as error:
@@ -126,11 +147,11 @@ class Trial:
         """End everything that this failed trial left running, so that it does not disturb the next; return findings on
         what could not be ended.
         """
-        findings = []
+        findings, serving = [], self.driver.machines.serving if self.server.is_ours else []
         for line, op, args in (
             *((line, "kill", {}) for line in self.driver.fleet.lines),
             *((line, "sample_stop", {}) for line in self.driver.machines.all),
-            *((line, "server_stop", {"name": self.spec.scenario.server}) for line in self.driver.machines.serving),
+            *((line, "server_stop", {"name": self.spec.scenario.server}) for line in serving),
         ):
             if not line.lost_because:
                 try:
@@ -219,7 +240,8 @@ class Trial:
 
     def _link_use_pct(self, run: ToolRun) -> Mapping[str, float]:
         """Machine → use of its line rate in percent: for each client, and with several clients for the servers."""
-        rate_mbit, sut_mbit = self.session.inventory.link_mbit, self.driver.sut.host.vars.link_mbit
+        rate_mbit, suts = self.session.inventory.link_mbit, self.driver.machines.suts
+        sut_mbit = suts[0].host.vars.link_mbit if suts else None
         if not rate_mbit or self.workload.client == "localhost":
             return {}
         old, new = run.before, run.after

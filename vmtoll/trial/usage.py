@@ -17,8 +17,9 @@ _LIMIT_S = 30.0
 class Usage:
     """One reading of each machine.
 
-    `clients`, `suts` (the machines under test): by name. `host`: the KVM host of guests, or the machine whose kernel a
-    container shares. A client on the machine under test shares that machine's reading.
+    `clients`, `suts` (the machines under test; none of a service that is not seen): by name. `host`: the KVM host of
+    guests, or the machine whose kernel a container shares. A client on the machine under test shares that machine's
+    reading.
     """
 
     clients: Mapping[str, Reading]
@@ -26,12 +27,12 @@ class Usage:
     host: Reading | None
 
     @property
-    def pss_kib(self) -> int:
-        return sum(sut["server"]["pss_kib"] for sut in self.suts.values())
+    def pss_kib(self) -> int | None:
+        return sum(sut["server"]["pss_kib"] for sut in self.suts.values()) if self.suts else None
 
     @property
-    def processes(self) -> int:
-        return sum(sut["server"]["processes"] for sut in self.suts.values())
+    def processes(self) -> int | None:
+        return sum(sut["server"]["processes"] for sut in self.suts.values()) if self.suts else None
 
     @property
     def is_client_on_sut(self) -> bool:
@@ -41,7 +42,8 @@ class Usage:
     @property
     def energy_uj(self) -> Mapping[str, list[int]]:
         """Energy of the physical machine that the server ran on; see the agent's `energy_uj`."""
-        return (self.host or next(iter(self.suts.values())))["energy"]
+        reading = self.host or next(iter(self.suts.values()), None)
+        return reading["energy"] if reading else {}
 
     @property
     def domain_s(self) -> float | None:
@@ -50,8 +52,10 @@ class Usage:
             return None
         return float(sum(domain["total_s"] for domain in self.host["domains"].values()))
 
-    def steal_pct(self, before: "Usage") -> float:
+    def steal_pct(self, before: "Usage") -> float | None:
         """CPU time stolen since `before`, in percent of the CPUs that the server may use, on all machines together."""
+        if not self.suts:
+            return None
         return steal_pct(
             (before.suts[name]["survey"], sut["survey"], server_cpus(sut)) for name, sut in self.suts.items()
         )
@@ -68,10 +72,9 @@ def mbit(before: Reading, after: Reading, wall_s: float) -> float:
     return float(max(new[k] - old[k] for k in ("rx_bytes", "tx_bytes"))) * 8 / 1e6 / wall_s
 
 
-def read_usage(machines: Machines, server: str, port: int) -> Usage:
-    """Read all machines at once. `port`: the server's port for the load. Raises AgentError, HostLostError."""
+def read_usage(machines: Machines, server: str, remote: tuple[str, int]) -> Usage:
+    """Read all machines at once. `remote`: address and port of the load. Raises AgentError, HostLostError."""
     clients, suts, host = machines.clients, machines.suts, machines.host
-    remote = (suts[0].host.seen_from(clients[0].host), port)
     host_answer = host.ask("usage", **machines.domain_args) if host else None
     pending = [(line, line.ask("usage", server=server, remote=remote if line in clients else None)) for line in suts]
     pending += [(line, line.ask("usage", remote=remote)) for line in clients if line not in suts]
@@ -94,6 +97,8 @@ def with_cpu(measurement: Measurement, before: Usage, after: Usage) -> Measureme
 
     The exact total is split into user and system time in the ratio of the machine's coarser counters.
     """
+    if not after.suts:
+        return measurement
     total = growth(before, after, lambda sut: sut["server"]["total_s"])
     user = growth(before, after, lambda sut: sut["server"]["user_s"])
     system = growth(before, after, lambda sut: sut["server"]["system_s"])
@@ -181,11 +186,11 @@ def with_telemetry(resources: Resources, figures: Telemetry | None) -> Resources
 def server_wait_us_per_request(before: Usage, after: Usage, requests: int) -> float | None:
     """Time that the server's threads waited for a CPU of their own machine, all machines under test together.
 
-    None without requests, and where a kernel keeps no such figure.
+    None without requests, without a machine that is seen, and where a kernel keeps no such figure.
     """
     waits = [(before.suts[name]["server"]["waits_ns"], sut["server"]["waits_ns"]) for name, sut in after.suts.items()]
     growths_ns = [growth_ns(old, new) for old, new in waits if old is not None and new is not None]
-    return sum(growths_ns) / 1e3 / requests if requests and len(growths_ns) == len(waits) else None
+    return sum(growths_ns) / 1e3 / requests if requests and waits and len(growths_ns) == len(waits) else None
 
 
 def _waits_s(before: Reading, after: Reading) -> Counters | None:
@@ -228,8 +233,10 @@ def drop_page_caches(kernels: Sequence[AgentLine]) -> None:
         line.call("drop_caches", _COLD_LIMIT_S)
 
 
-def read_mb(before: Usage, after: Usage) -> tuple[float, float | None]:
-    """10⁶ bytes that the machines under test read from disk; the same for a guest's host, None without one."""
+def read_mb(before: Usage, after: Usage) -> tuple[float | None, float | None]:
+    """10⁶ bytes that the machines under test read from disk; the same for a guest's host. None for what is not seen."""
+    if not after.suts:
+        return None, None
     sut_mb = growth(before, after, lambda sut: sut["read_kib"]) * 1024 / 1e6
     if before.domain_s is None or not before.host or not after.host:
         return sut_mb, None

@@ -330,6 +330,7 @@ def test_the_experiment_of_a_page_fits_what_is_made_of_a_log(
     subprocess.run(["sh", "-c", document], cwd=project.root, check=True)
     resolved = load(project.experiment_file(name), project)
     assert set(resolved.workloads) == {f"{name}-sweep"}
+    assert resolved.site
     assert (resolved.site.name, resolved.experiment.purpose) == (name, "measure")
     assert (resolved.experiment.blocks, resolved.experiment.shares_of) == (8, "own"), "the pages show one experiment"
     assert f"make run E={name} " in commands

@@ -145,6 +145,7 @@ def _assert_documents(run_dir: Path) -> None:
     hardware = {name: hardware_of(facts) for name, facts in read_hosts(run_dir).items()}
     assert recorded.hardware == {name: hardware[name] for name in ("metal", "metal-two")}
     assert {record.hardware for record in load_run(run_dir).records} == set(recorded.hardware.values())
+    assert recorded.site
     assert (list(recorded.workloads), recorded.site.name) == (["tiny"], "tiny")
     assert recorded.differences == Differences()
     assert recorded.trials_planned == 6

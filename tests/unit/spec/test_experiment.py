@@ -23,6 +23,7 @@ Rewrite = Callable[..., Path]
 def test_a_good_experiment_names_all_it_needs(project: Registry) -> None:
     resolved = load(project.experiment_file("tiny"), project)
     assert resolved.workloads["tiny"].crosscheck == "h2load"
+    assert resolved.site
     assert resolved.site.name == "tiny"
     assert resolved.experiment.crosscheck_s == resolved.experiment.duration_s
 
@@ -331,6 +332,7 @@ def test_adding_one_file_adds_one_of_each(project: Registry, rewrite: Rewrite) -
     (root / "workloads/shop-hammer.yml").write_text(yaml.safe_dump({**workload, "site": "shop", "tool": "hammer"}))
     path = rewrite(servers=["caddy"], environments=["kvm-tuned"], workloads=["shop-hammer"], noise_floor=None)
     resolved = load(path, project)
+    assert resolved.site
     assert resolved.site.name == "shop"
     assert resolved.workloads["shop-hammer"].tool == "hammer"
 

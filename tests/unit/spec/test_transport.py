@@ -224,6 +224,7 @@ def test_half_a_gigabit_of_the_large_files_suffices_for_a_p99(workload: str) -> 
     registry = Registry()
     resolved = load(registry.experiment_file("tls-bulk"), registry, "full")
     loaded = resolved.workloads[workload]
+    assert resolved.site
     (file,) = [file for file in site_files(resolved.site)["files"] if file["path"] == loaded.page]
     requests = loaded.single_machine_loads[0].value * 1e9 / 8 / file["size_bytes"] * resolved.experiment.duration_s
     assert loaded.single_machine_loads[0].value == 0.5 and requests > 2 * fewest_requests(0.99)

@@ -258,6 +258,7 @@ def test_a_port_that_the_kernel_takes_again_is_free(monkeypatch: pytest.MonkeyPa
     files = {
         "/proc/sys/net/ipv4/ip_local_port_range": "32768 60999", "/proc/sys/net/ipv4/tcp_tw_reuse": reuse,
         "/proc/net/tcp": "\n".join(["  sl  local_address rem_address   st", *lines]),
+        "/proc/net/tcp6": "",
     }  # fmt: skip
     monkeypatch.setattr(agent, "read", lambda path, default="": files[path])
     assert agent.ports("127.0.0.1", 80) == {"used": used, "available": 28232}

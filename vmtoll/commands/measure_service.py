@@ -1,0 +1,201 @@
+"""The command `measure-service`: measure a service that runs already, without an experiment file."""
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from vmtoll.builds import tools
+from vmtoll.commands.answer import print_json
+from vmtoll.commands.conclude import conclude, judge
+from vmtoll.commands.help import describe
+from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ResultsOption, ResumeOption, UntilOption
+from vmtoll.commands.progress import Progress
+from vmtoll.files import write_durably
+from vmtoll.model.errors import UserError
+from vmtoll.paths import RESULTS, STATE
+from vmtoll.runner.run import Plan, on_machines, plan
+from vmtoll.runner.run import run as measure
+from vmtoll.runner.service import most_requests
+from vmtoll.shell import say
+from vmtoll.spec.experiment import load
+from vmtoll.spec.service import TOOL
+
+FOLDER = "services"  # in the results folder: the experiments that the command wrote, and the inventory of this machine
+DEADLINE_MS = 500.0
+
+describe(
+    "measure-service",
+    "vmtoll measure-service https://shop.example --urls urls.txt --at-most-rps 50 --rate 20",
+    "vmtoll measure-service old=http://10.0.0.5 new=http://10.0.0.6 --urls urls.txt --at-most-rps 200 --users 8",
+    "vmtoll measure-service before=http://10.0.0.5:8000 --urls urls.txt --at-most-rps 200 --rate 100 -i hosts.yml "
+    "--unit shop.service --apply 'cp new.conf /etc/shop.conf && systemctl reload shop' "
+    "--revert 'cp old.conf /etc/shop.conf && systemctl reload shop'",
+)
+
+
+def measure_service(
+    addresses: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[NAME=]ADDRESS...",
+            help="http(s)://HOST:PORT of the service; several, each with a name, are compared with the first.",
+        ),
+    ],
+    at_most_rps: Annotated[float, typer.Option(help="Requests per second that no load exceeds.", min=0.1)],
+    urls: Annotated[
+        Path | None, typer.Option(help="File with a path a line, as /cart?id=1, in their mix.", exists=True)
+    ] = None,
+    access_log: Annotated[
+        list[Path] | None, typer.Option(help="Access log instead; several times for several.", exists=True)
+    ] = None,
+    rate: Annotated[
+        list[float] | None,
+        typer.Option(help="Requests per second, whether or not the service keeps up; several times for several."),
+    ] = None,
+    users: Annotated[
+        list[int] | None, typer.Option(help="Users who each wait for their answer; several times for several.", min=1)
+    ] = None,
+    deadline_ms: Annotated[
+        float, typer.Option(help="With --rate: a later answer is no goodput.", min=0.001)
+    ] = DEADLINE_MS,
+    headers: Annotated[
+        Path | None,
+        typer.Option(help="File of headers, `Name: value` a line, cookies too; never stored.", exists=True),
+    ] = None,
+    dynamic: Annotated[
+        list[str] | None, typer.Option(help="URL whose body may differ; several times for several.")
+    ] = None,
+    http2: Annotated[bool, typer.Option("--http2", help="Send the load over HTTP/2.")] = False,
+    ca: Annotated[
+        Path | None, typer.Option(help="Authority that signed the certificate, PEM file.", exists=True)
+    ] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Accept any certificate.")] = False,
+    unit: Annotated[
+        str | None, typer.Option(help="Its systemd unit on the inventory's machines, for CPU time.")
+    ] = None,
+    cgroup: Annotated[str | None, typer.Option(help="Its control group there, instead of --unit.")] = None,
+    process: Annotated[str | None, typer.Option(help="Name of its processes there, instead of --unit.")] = None,
+    apply: Annotated[
+        str | None, typer.Option(help="Command on its machine that makes the arm `after`, compared with the first.")
+    ] = None,
+    revert: Annotated[str, typer.Option(help="Command that undoes --apply, between trials and at the end.")] = "",
+    name: Annotated[str, typer.Option(help="Name of the service in results.")] = "service",
+    blocks: Annotated[int, typer.Option(help="Trials of each load on each arm.", min=6)] = 8,
+    duration_s: Annotated[float, typer.Option(help="Load of a trial in seconds.", min=0.1)] = 10.0,
+    until: UntilOption = None,
+    inventory: InventoryOption = None,
+    limit: LimitOption = None,
+    resume: ResumeOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say minutes and requests, and send none.")] = False,
+    results: ResultsOption = RESULTS,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a service that runs already, and compare its arms: no site, nothing installed on its machine.
+
+    Writes an experiment with `service:` to the results folder and runs it. The load stops when more than 1 of the last
+    100 requests fails. Without --inventory this machine sends it, and the CPU time of the service is not seen.
+    """
+    arms = _arms(addresses)
+    if bool(apply) != bool(revert):
+        raise UserError("--apply and --revert go together: the first arm is what --revert restores")
+    loads = {f"rate-{value:g}": {"kind": "rate", "rate_rps": value, "deadline_ms": deadline_ms} for value in rate or []}
+    loads |= {f"users-{count}": {"users": count} for count in users or []}
+    if not loads:
+        raise UserError("give a load: --rate REQUESTS_PER_SECOND, or --users NUMBER")
+    given_cpu = {"unit": unit, "cgroup": cgroup, "process": process}
+    service: dict[str, Any] = {
+        "name": name,
+        "address": arms,
+        "urls": str(urls.resolve()) if urls else None,
+        "access_log": [str(log.resolve()) for log in access_log] if access_log else None,
+        "headers": str(headers.resolve()) if headers else None,
+        "dynamic": dynamic or [],
+        "at_most_rps": at_most_rps,
+        "http": "2" if http2 else "1.1",
+        "ca": str(ca.resolve()) if ca else None,
+        "verify": not insecure,
+        "cpu": {key: value for key, value in given_cpu.items() if value} or None,
+        "loads": loads,
+    }
+    first = next(iter(arms))
+    change = {"changes": {"after": {"of": first, "apply": apply, "revert": revert}}} if apply else {}
+    keys = {
+        "question": f"how does {name} answer{' on each arm' if len(arms) > 1 or apply else ''}?",
+        "environments": [*arms, *change.get("changes", {})],
+        "baseline": first,
+        "service": service,
+        "blocks": blocks,
+        "warmup_s": min(2.0, duration_s),
+        "duration_s": duration_s,
+        **change,
+    }
+    file = results / FOLDER / f"{name}.yml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_durably(file, yaml.safe_dump(keys, sort_keys=False).encode())
+    planned = plan(load(file), until=until, resume=resume)
+    if inventory:
+        planned = on_machines(planned, inventory, limit)
+    if dry_run:
+        print(cost_text(planned))
+        return
+    folder = run_service(planned, inventory, results, resume, limit=limit)
+    if as_json:
+        print_json(conclude(folder).document())
+    else:
+        conclude(folder).show()
+
+
+def _arms(addresses: Sequence[str]) -> dict[str, str]:
+    """Name of the arm → its address. Raises UserError for several without names."""
+    arms: dict[str, str] = {}
+    for address in addresses:
+        name, equals, rest = address.partition("=")
+        is_named = bool(equals) and "/" not in name
+        if not is_named and len(addresses) > 1:
+            raise UserError(f"{address}: give each of several addresses a name: old=http://10.0.0.5")
+        arms[name if is_named else "service"] = rest if is_named else address
+    if len(arms) < len(addresses):
+        raise UserError("two addresses have the same name; give each its own")
+    return arms
+
+
+def run_service(
+    planned: Plan, inventory: Path | None, results: Path, resume: Path | None, *, limit: str | None = None
+) -> Path:
+    """Say what a plan will ask of its service, then measure it; without an inventory this machine sends the load."""
+    say(cost_text(planned))
+    machines = inventory or this_machine(results)
+    with Progress() as progress:
+        return measure(planned, machines, results, resume, listener=progress, limit=limit, judge=judge)
+
+
+def cost_text(planned: Plan) -> str:
+    """`16 trials, about 4 minutes, at most 3,300 requests to https://shop.example, never more than 50 a second`."""
+    requests = planned.resolved.requests
+    if requests is None:
+        raise UserError(f"{planned.resolved.file}: service: has none")
+    qualifier = "up to the first look, at most" if planned.resolved.experiment.until else "about"
+    minutes = math.ceil(planned.total_s / 60)
+    count = most_requests(planned.resolved, requests)
+    addresses = ", ".join(dict.fromkeys(requests.addresses.values()))
+    return (
+        f"{len(planned.trials)} trials, {qualifier} {minutes} minute{'s' * (minutes != 1)}, at most {count:,} requests "
+        f"to {addresses}, never more than {requests.service.at_most_rps:g} a second"
+    )
+
+
+def this_machine(results: Path) -> Path:
+    """An inventory whose only machine is this one, as client; the load tool is built if it is not there."""
+    tools.put_on_path({TOOL})
+    root = "/" if os.geteuid() == 0 else str(STATE / "client")
+    hosts = {"this-machine": {"ansible_connection": "local", "vmtoll_root": root}}
+    file = results / FOLDER / "this-machine.inventory.yml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    content = {"all": {"children": {"clients": {"hosts": hosts}}}}
+    write_durably(file, yaml.safe_dump(content, sort_keys=False).encode())
+    return file

@@ -1,0 +1,174 @@
+"""A service of an experiment: its URLs, headers and authority, read from the files that the experiment names."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from vmtoll.model.errors import ExperimentError, LogError
+from vmtoll.model.experiment import Experiment
+from vmtoll.model.service import Service
+from vmtoll.model.workload import ClosedWorkload, RateWorkload, SearchWorkload, SweepWorkload, Workload
+from vmtoll.spec.catalog import unknown
+from vmtoll.spec.documents import Keys, validation_error
+
+KINDS: Mapping[str, type[ClosedWorkload | RateWorkload | SweepWorkload | SearchWorkload]] = {
+    "closed": ClosedWorkload, "rate": RateWorkload, "sweep": SweepWorkload, "search": SearchWorkload,
+}  # fmt: skip
+TOOL = "vegeta"  # the one tool whose results can be followed while it sends
+MOST_URLS = 1000  # different ones: each is asked for twice on every arm before the run
+# Keys of workloads that the service sets, and those for machines and sites of vmtoll's own.
+_REFUSED = (
+    "site", "tool", "crosscheck", "tls", "http", "tls_resumption", "page", "method", "body_bytes", "client", "cores",
+    "capacity", "cold", "guests", "neighbour", "streams", "requests", "share", "shares", "between_shares",
+)  # fmt: skip
+_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(.*)")
+_PATH = re.compile(r"/[!-~]*")
+
+
+@dataclass(frozen=True)
+class ServiceRequests:
+    """What is asked of a service. `addresses`: environment → scheme, host and port; `paths`: in the mix that is asked
+    for, so that a path may stand there several times; `ca`: PEM text, empty for the client's own list.
+    """
+
+    service: Service
+    addresses: Mapping[str, str]
+    paths: Sequence[str]
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ca: str = field(default="", repr=False)
+
+    @property
+    def distinct(self) -> list[str]:
+        """The different paths, in the order of their first places."""
+        return list(dict.fromkeys(self.paths))
+
+
+def complete(path: Path, data: Keys) -> Keys:
+    """An experiment's keys with the servers and workloads of its service; unchanged without one."""
+    service = data.get("service")
+    if not isinstance(service, dict):
+        return data
+    for key in ("servers", "workloads"):
+        if key in data:
+            raise ExperimentError(f"{path}: {key}: `service` has its own; remove it")
+    loads = service.get("loads")
+    names = list(loads) if isinstance(loads, dict) else ["load"]
+    return {**data, "servers": [service.get("name", "service")], "workloads": names}
+
+
+def load_requests(path: Path, experiment: Experiment, service: Service) -> ServiceRequests:
+    """What the experiment in this file asks of its service; names of files are relative to its folder.
+
+    Raises ExperimentError.
+    """
+    addresses = {}
+    for environment in experiment.environments:
+        address = service.address_of(environment, experiment.machine_of(environment))
+        if address is None:
+            raise ExperimentError(f"{path}: service.address: has none for the environment {environment}; add it")
+        addresses[environment] = address.rstrip("/")
+    paths = _paths(path, service)
+    for i, name in enumerate(service.dynamic):
+        if name not in paths:
+            raise ExperimentError(f"{path}: service.dynamic[{i}]: {unknown('URL', name, list(dict.fromkeys(paths)))}")
+    headers = dict(_headers(path, path.parent / service.headers)) if service.headers else {}
+    ca = _text(path, "ca", path.parent / service.ca) if service.ca else ""
+    return ServiceRequests(service, addresses, paths, headers, ca)
+
+
+def workloads_of(path: Path, service: Service) -> dict[str, Workload]:
+    """The loads of a service as workloads, none above `at_most_rps`. Raises ExperimentError."""
+    return {
+        name: _workload(f"{path}: service.loads.{name}", name, keys, service) for name, keys in service.loads.items()
+    }
+
+
+def _workload(location: str, name: str, keys: Mapping[str, Any], service: Service) -> Workload:
+    kind = keys.get("kind", "closed")
+    if kind not in KINDS:
+        raise ExperimentError(f"{location}: kind: {unknown('kind', kind, list(KINDS))}")
+    if refused := next((key for key in _REFUSED if key in keys), None):
+        raise ExperimentError(f"{location}: {refused}: a service sets it, or has none; remove it")
+    if keys.get("arrivals", "constant") != "constant":
+        raise ExperimentError(f"{location}: arrivals: at random they exceed at_most_rps for a moment; remove it")
+    filled: Keys = {
+        "kind": kind, "description": "requests for the URLs of a service", "site": service.name, "tool": TOOL,
+        "keep_alive": True, "tls": service.scheme == "https", "http": service.http, **keys,
+    }  # fmt: skip
+    try:
+        workload = KINDS[kind](name=name, **filled)
+    except ValidationError as error:
+        text = str(validation_error(Path(location), KINDS[kind], error))
+        raise ExperimentError(text) from None
+    for key, rate_rps in _rates(workload):
+        if rate_rps > service.at_most_rps:
+            raise ExperimentError(
+                f"{location}: {key}: {rate_rps:g} is above service.at_most_rps, {service.at_most_rps:g}; lower it"
+            )
+    return workload
+
+
+def _rates(workload: Workload) -> Iterator[tuple[str, float]]:
+    """The highest rate of an open loop, with its key; a closed loop is capped while it runs."""
+    if isinstance(workload, RateWorkload):
+        yield "rate_rps", workload.rate_rps or 0.0
+    elif isinstance(workload, SweepWorkload):
+        yield "rates_rps", max(workload.rates_rps or [0.0])
+    elif isinstance(workload, SearchWorkload):
+        yield "between_rps", workload.between[1]
+
+
+def _paths(path: Path, service: Service) -> list[str]:
+    """The paths of the list or of the logs. Raises ExperimentError."""
+    if isinstance(service.urls, list):
+        key, paths = "urls", service.urls
+    elif service.urls:
+        key = f"urls: {service.urls}"
+        lines = (line.strip() for line in _text(path, "urls", path.parent / service.urls).splitlines())
+        paths = [line for line in lines if line and not line.startswith("#")]
+    else:
+        key, paths = "access_log", _paths_of_logs(path, service.access_log)
+    if not paths:
+        raise ExperimentError(f"{path}: service.{key}: has no URL; give one path a line, as /cart?id=1")
+    for number, each in enumerate(paths, start=1):
+        if not _PATH.fullmatch(each):
+            complaint = (
+                "give its path alone, the address has the rest" if urlsplit(each).scheme else "a path begins with /"
+            )
+            raise ExperimentError(f"{path}: service.{key}: URL {number}: {complaint}, and blanks are %20")
+    if (count := len(set(paths))) > MOST_URLS:
+        raise ExperimentError(f"{path}: service.{key}: {count} different URLs are above {MOST_URLS}; choose among them")
+    return list(paths)
+
+
+def _paths_of_logs(path: Path, logs: str | list[str] | None) -> list[str]:
+    from vmtoll.access_log.requested import requested_paths  # noqa: PLC0415 (loads duckdb)
+
+    try:
+        return requested_paths([path.parent / log for log in ([logs] if isinstance(logs, str) else logs or [])])
+    except LogError as error:
+        raise ExperimentError(f"{path}: service.access_log: {error}") from error
+
+
+def _headers(path: Path, file: Path) -> Iterator[tuple[str, str]]:
+    """Name and value of each header in a file; an error never quotes the file."""
+    for number, line in enumerate(_text(path, "headers", file).splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        match = _HEADER.fullmatch(line.rstrip())
+        if not match or not match[2].isprintable() or not match[2].isascii():
+            raise ExperimentError(f"{path}: service.headers: {file.name}: line {number} is not `Name: value` in ASCII")
+        yield match[1], match[2]
+
+
+def _text(path: Path, key: str, file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not a text"
+        raise ExperimentError(f"{path}: service.{key}: {file}: {why}") from None
