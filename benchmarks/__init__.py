@@ -16,8 +16,8 @@ Arguments = ParamSpec("Arguments")
 
 def write_measured(page: Path, name: str, text: str) -> None:
     """Put text between `<!-- measured: NAME -->` and the next `<!-- end -->` of a document."""
-    marker = re.compile(rf"(<!-- measured: {re.escape(name)} -->\n).*?(\n<!-- end -->)", re.DOTALL)
-    page.write_text(marker.sub(lambda match: match[1] + text + match[2], page.read_text("utf-8")), "utf-8")
+    marker = re.compile(rf"(<!-- measured: {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
+    page.write_text(marker.sub(lambda match: f"{match[1]}{text}\n{match[2]}", page.read_text("utf-8")), "utf-8")
 
 
 @contextmanager
