@@ -23,6 +23,7 @@ from vmtoll.runner.run import run as measure
 from vmtoll.runner.service import most_requests
 from vmtoll.shell import say
 from vmtoll.spec.experiment import load
+from vmtoll.spec.inventory import hosts_by_role, read_inventory
 from vmtoll.spec.service import TOOL
 
 FOLDER = "services"  # in the results folder: the experiments that the command wrote, and the inventory of this machine
@@ -167,9 +168,13 @@ def _arms(addresses: Sequence[str]) -> dict[str, str]:
 def run_service(
     planned: Plan, inventory: Path | None, results: Path, resume: Path | None, *, limit: str | None = None
 ) -> Path:
-    """Say what a plan will ask of its service, then measure it; without an inventory this machine sends the load."""
+    """Say what a plan will ask of its service, then measure it; without an inventory this machine sends the load. A
+    client that is this machine gets the load tool of the cache, which is built if it is not there.
+    """
     say(cost_text(planned))
     machines = inventory or this_machine(results)
+    if any(host.is_local for host in hosts_by_role(read_inventory(machines, limit))["client"]):
+        tools.put_on_path({TOOL})
     with Progress() as progress:
         return measure(planned, machines, results, resume, listener=progress, limit=limit, judge=judge)
 
@@ -190,8 +195,7 @@ def cost_text(planned: Plan) -> str:
 
 
 def this_machine(results: Path) -> Path:
-    """An inventory whose only machine is this one, as client; the load tool is built if it is not there."""
-    tools.put_on_path({TOOL})
+    """An inventory whose only machine is this one, as client."""
     root = "/" if os.geteuid() == 0 else str(STATE / "client")
     hosts = {"this-machine": {"ansible_connection": "local", "vmtoll_root": root}}
     file = results / FOLDER / "this-machine.inventory.yml"

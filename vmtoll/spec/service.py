@@ -140,7 +140,7 @@ def _paths(path: Path, service: Service) -> list[str]:
             complaint = (
                 "give its path alone, the address has the rest" if urlsplit(each).scheme else "a path begins with /"
             )
-            raise ExperimentError(f"{path}: service.{key}: path {number}: {complaint}, and blanks are %20")
+            raise ExperimentError(f"{path}: service.{key}: number {number}: {complaint}, and blanks are %20")
     if (count := len(set(paths))) > MOST_URLS:
         raise ExperimentError(f"{path}: service.{key}: {count} different URLs are above {MOST_URLS}; choose among them")
     return list(paths)

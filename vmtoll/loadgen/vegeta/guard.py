@@ -27,6 +27,8 @@ from typing import Any
 MOST_FAILED, WINDOW = 1, 100
 STOPPED = 3  # exit status
 _MOST_ERRORS = 20
+# Time that vegeta may take to start on a busy client, besides `silence_s`.
+_STARTING_S = 3.0
 # What vegeta logs for a worker that found the list of targets used up: no request was sent.
 _NO_TARGET = "no targets to attack"
 
@@ -39,12 +41,15 @@ class Watch:
         self.recent: deque[bool] = deque(maxlen=WINDOW)  # True: failed
         self.results = 0
         self.errors: list[str] = []
-        self.begun_s = self.last_s = time.monotonic()
+        self.last_s = time.monotonic()
+        self.first_s: float | None = None  # time of the first result
         self.stopped: dict[str, Any] | None = None
 
     def add(self, status: int, error: str) -> None:
         """Take note of a result. A redirect fails, too: vegeta follows none."""
         self.last_s = time.monotonic()
+        if self.first_s is None:
+            self.first_s = self.last_s
         if error == _NO_TARGET:
             return
         self.results += 1
@@ -60,11 +65,12 @@ class Watch:
         """Stop if results are due and none has come for `silence_s`."""
         if self.results >= self.plan["requests"]:
             return
-        due_s = self.last_s
-        if self.plan["users"] is None:
-            due_s = max(due_s, self.begun_s + self.results * self.plan["interval_s"])
+        if self.first_s is None:
+            due_s = self.last_s + _STARTING_S
+        elif self.plan["users"] is None:
+            due_s = max(self.last_s, self.first_s + self.results * self.plan["interval_s"])
         else:
-            due_s += self.plan["interval_s"]
+            due_s = self.last_s + self.plan["interval_s"]
         if time.monotonic() - due_s > self.plan["silence_s"]:
             self.stop("silent")
 
@@ -98,10 +104,11 @@ def follow(watch: Watch, encode: subprocess.Popen[str], attack: subprocess.Popen
 
 
 def supervise(watch: Watch, attack: subprocess.Popen[bytes]) -> None:
-    """End vegeta at its time, or when the service is silent."""
+    """End vegeta at its time after the first result, or when the service is silent."""
     duration_s, ended = watch.plan["duration_s"], False
     while attack.poll() is None:
-        if duration_s is not None and not ended and time.monotonic() - watch.begun_s >= duration_s:
+        end_s = None if duration_s is None or watch.first_s is None else watch.first_s + duration_s
+        if end_s is not None and not ended and time.monotonic() >= end_s:
             attack.send_signal(signal.SIGINT)  # it waits for the answers to what it has sent
             ended = True
         watch.look()
