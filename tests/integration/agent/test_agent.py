@@ -377,6 +377,7 @@ def test_the_agent_is_plain_python_of_3_9() -> None:
         "threading",
         "time",
         "typing",
+        "urllib",
         "vmtoll",
     }
     for source in agent_modules().values():
