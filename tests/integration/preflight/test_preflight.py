@@ -74,11 +74,9 @@ def test_a_machine_that_is_measured_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_clocks_of_one_machine_agree_and_one_that_is_ahead_is_found(tmp_path: Path) -> None:
-    site = tmp_path / "site"
-    site.mkdir()
-    (site / "sitecustomize.py").write_text("import time\nnow = time.time\ntime.time = lambda: now() + 5\n")
-    ahead = tmp_path / "python3"
-    ahead.write_text(f'#!/bin/sh\nPYTHONPATH={site} exec {sys.executable} "$@"\n')
+    ahead = tmp_path / "python3"  # the agent's Python is isolated: no module of ours is found by its name
+    change = "import sys, time; now = time.time; time.time = lambda: now() + 5; exec(sys.argv[-1])"
+    ahead.write_text(f"#!/bin/sh\nexec {sys.executable} -u -c '{change}' \"$@\"\n")
     ahead.chmod(0o755)
     with opened_lab(local_lab(tmp_path)) as (lab, _):
         assert [finding.level for finding in clock.check(lab)] == ["ok", "ok"]
