@@ -14,29 +14,45 @@ from typing import Any
 
 from vmtoll.agent.machine import read
 
-# The change in place, with the command that reverts it: it remains when the agent is killed or the machine boots.
+# The change in place, with the command that reverts it: it remains when the agent is killed or the machine boots. A
+# change of a guest that its KVM host makes has a note of its own, because several guests may be measured at once.
 NOTE = "var/lib/vmtoll/change.json"
+GUEST_NOTE = "var/lib/vmtoll/change-of-{guest}.json"
 REVERT_LIMIT_S = 600.0
 _LONGEST = 300  # characters of a command's last line in an error
 
 
 class Applied:
-    """The change that is in place on this machine, at most one. `root`: the folder that contains var."""
+    """The changes that are in place: at most one of this machine, and of each guest that it hosts. `root`: the folder
+    that contains var. The key of a change is the guest's name, "" for this machine.
+    """
 
     def __init__(self, root: Path = Path("/")) -> None:
         self.root = root
         self.guard = threading.Lock()
         self.process: subprocess.Popen[bytes] | None = None
         self.ended = self.kept = False
+        self.ours: set[str] = set()
 
-    @property
-    def note(self) -> dict[str, Any] | None:
+    def file(self, guest: str) -> Path:
+        """The file with the note of a change."""
+        name = "".join(letter if letter.isalnum() or letter in "-_." else f"%{ord(letter):x}" for letter in guest)
+        return self.root / (GUEST_NOTE.format(guest=name) if guest else NOTE)
+
+    def note(self, guest: str = "") -> dict[str, Any] | None:
         """The record of the change in place; None without one."""
-        file = self.root / NOTE
+        file = self.file(guest)
         record: dict[str, Any] | None = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
         return record
 
-    def apply(self, name: str, apply: str, revert: str, limit_s: float, *, boots: bool = False) -> dict[str, bool]:
+    def notes(self) -> list[dict[str, Any]]:
+        """The records of all changes in place."""
+        files = (self.root / NOTE).parent.glob(f"{Path(NOTE).stem}*.json")
+        return [json.loads(file.read_text(encoding="utf-8")) for file in sorted(files)]
+
+    def apply(
+        self, name: str, apply: str, revert: str, limit_s: float, *, boots: bool = False, guest: str = ""
+    ) -> dict[str, bool]:
         """Put a change in place, unless it is; return whether a command ran.
 
         A change with another `revert` is reverted first. `boots`: the change outlasts a boot. Raises RuntimeError when
@@ -44,58 +60,69 @@ class Applied:
         """
         boot = read("/proc/sys/kernel/random/boot_id")
         with self.guard:
-            before = self.note
+            self.ours.add(guest)
+            before = self.note(guest)
             if before and before["name"] == name and (boots or before["boot"] == boot):
                 return {"ran": False}
             if before and (before["revert"] != revert or (not boots and before["boot"] != boot)):
-                self._revert(before)
-            self._write({"name": name, "revert": revert, "limit_s": limit_s, "boot": boot})
+                self._revert(guest)
+            note = {"name": name, "revert": revert, "limit_s": limit_s, "boot": boot, "boots": boots, "guest": guest}
+            self._write(guest, note)
             try:
                 self._run(apply, limit_s)
             except RuntimeError as error:
                 with contextlib.suppress(RuntimeError):
-                    self._revert(self.note)
+                    self._revert(guest)
                 raise RuntimeError(f"change {name}: {error}") from None
             return {"ran": True}
 
-    def revert(self) -> dict[str, bool]:
-        """Revert the change in place, if there is one; return whether a command ran. Raises RuntimeError when it fails;
-        the record then remains.
+    def revert(self, guest: str = "") -> dict[str, bool]:
+        """Revert the change in place, if there is one; return whether there was one, and whether the machine that it is
+        about must boot to be without it. Raises RuntimeError when the command fails; the record then remains.
         """
         with self.guard:
-            before = self.note
+            before = self.note(guest)
             if before is None:
-                return {"ran": False}
+                return {"ran": False, "boots": False}
             try:
-                self._revert(before)
+                self._revert(guest)
             except RuntimeError as error:
                 raise RuntimeError(
-                    f"change {before['name']} stays in place: {error}; undo it by hand, then remove {self.root / NOTE}"
+                    f"change {before['name']} stays in place: {error}; undo it by hand, then remove {self.file(guest)}"
                 ) from None
-            return {"ran": True}
+            return {"ran": True, "boots": bool(before.get("is_reverted") or (before["revert"] and before.get("boots")))}
 
     def keep(self) -> None:
-        """Keep the change when the agent ends: the machine is about to boot with it."""
+        """Keep the changes when the agent ends: the machine is about to boot with them."""
         self.kept = True
 
     def close(self) -> None:
-        """End a command that is running, and revert the change."""
+        """End a command that is running, and revert the changes that this agent has put in place."""
         self.ended = True
         if process := self.process:
             _kill(process)
         if not self.kept:
-            with contextlib.suppress(RuntimeError, OSError):
-                self.revert()
+            with self.guard:
+                for guest in self.ours:
+                    with contextlib.suppress(RuntimeError, OSError):
+                        self._revert(guest, boots=False)
 
-    def _revert(self, before: dict[str, Any] | None) -> None:
+    def _revert(self, guest: str, *, boots: bool = True) -> None:
+        """Run the command that reverts a change, and remove its note. Where nobody boots a machine that must boot, the
+        note remains without the command.
+        """
+        before = self.note(guest)
         if before is None:
             return
         if before["revert"]:
             self._run(before["revert"], max(before["limit_s"], REVERT_LIMIT_S), always=True)
-        (self.root / NOTE).unlink(missing_ok=True)
+        if not boots and before.get("boots") and before["revert"]:
+            self._write(guest, {**before, "name": "", "revert": "", "is_reverted": True})
+        elif boots or not before.get("is_reverted"):
+            self.file(guest).unlink(missing_ok=True)
 
-    def _write(self, record: dict[str, Any]) -> None:
-        file = self.root / NOTE
+    def _write(self, guest: str, record: dict[str, Any]) -> None:
+        file = self.file(guest)
         file.parent.mkdir(parents=True, exist_ok=True)
         draft = file.with_name(f".{file.name}.partial")
         with draft.open("w", encoding="utf-8") as handle:

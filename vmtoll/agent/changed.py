@@ -6,8 +6,9 @@ import contextlib
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
-from vmtoll.agent.applied import NOTE, Applied
+from vmtoll.agent.applied import Applied
 from vmtoll.agent.domains import PAUSED, is_paused, read_record, resume_guest
 from vmtoll.agent.machine import read
 from vmtoll.agent.protocol import MachineChanges, ProvisioningChanges
@@ -25,13 +26,13 @@ def changes_left(root: Path, held_by: str | None) -> MachineChanges:
         "guests": sorted(path.stem for path in (root / GUESTS).glob("*.xml")),
         "paused": sorted(path.name for path in (root / PAUSED).glob("*")),
         "servers": _servers(),
-        "change": _change(root / NOTE),
+        "change": ", ".join(map(_change, Applied(root).notes())) or None,
         "held_by": held_by,
     }
 
 
 def clean_up(root: Path) -> list[str]:
-    """Clean up after a killed run: resume the guests that it paused, stop its servers, revert the change that it
+    """Clean up after a killed run: resume the guests that it paused, stop its servers, revert the changes that it
     applied. Returns what was done.
     """
     actions = []
@@ -44,9 +45,10 @@ def clean_up(root: Path) -> list[str]:
     for unit in _servers():
         subprocess.run(["systemctl", "stop", unit], capture_output=True, timeout=60, check=True)
         actions.append(f"{unit} stopped")
-    name = _change(root / NOTE)
-    if Applied(root).revert()["ran"]:
-        actions.append(f"change {name} reverted")
+    applied = Applied(root)
+    for note in applied.notes():
+        boots = applied.revert(note.get("guest", ""))["boots"]
+        actions.append(f"change {_change(note)} reverted" + "; boot the machine" * boots)
     return actions
 
 
@@ -78,8 +80,10 @@ def _tuned(path: Path) -> list[str]:
     return sorted(name for name in record["was"] if same_boot or name in AFTER_BOOT)
 
 
-def _change(path: Path) -> str | None:
-    return str(json.loads(path.read_text(encoding="utf-8"))["name"]) if path.exists() else None
+def _change(note: dict[str, Any]) -> str:
+    """The name of a change, with the guest that it is about; of one that only a boot ends, what is left."""
+    about = f" of guest {note['guest']}" if note.get("guest") else ""
+    return f"{note['name'] or 'awaiting a boot'}{about}"
 
 
 def _servers() -> list[str]:

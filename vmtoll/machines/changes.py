@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from vmtoll.machines.boots import boot_machine
 from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.session import Session
-from vmtoll.model.errors import AgentError, HostLostError
+from vmtoll.model.errors import HostLostError, VmtollError
 from vmtoll.model.event import Listener, NotReverted
 from vmtoll.model.experiment import Change
 from vmtoll.model.inventory import Host
@@ -18,10 +18,27 @@ REVERT_S = 1200.0
 
 @dataclass(frozen=True)
 class Place:
-    """A machine under test, and the machine that runs the commands of its changes: itself or its KVM host."""
+    """Where a change of a machine under test is made: there, or on its KVM host, as the change of the guest."""
 
-    sut: Host
-    runs_on: Host
+    line: AgentLine
+    guest: str = ""
+
+    def apply(self, name: str, change: Change) -> bool:
+        """Put a change in place, unless it is; return whether a command ran. Raises AgentError, HostLostError."""
+        limit_s = 2 * max(change.limit_s, REVERT_S) + _TRAVEL_S
+        answer = self.line.call(
+            "apply", limit_s, name=name, apply=change.apply, revert=change.revert, limit_s=change.limit_s,
+            boots=change.boots, guest=self.guest,
+        )  # fmt: skip
+        return bool(answer["ran"])
+
+    def revert(self) -> dict[str, bool]:
+        """Revert the change in place; `ran`: there was one; `boots`: the machine under test must boot to be without it.
+
+        Raises AgentError, HostLostError.
+        """
+        answer: dict[str, bool] = self.line.call("revert", REVERT_S, guest=self.guest)
+        return answer
 
 
 def alter(session: Session, environment: str, tell: Listener) -> None:
@@ -35,61 +52,44 @@ def alter(session: Session, environment: str, tell: Listener) -> None:
     for sut in session.inventory.machines.get(environment, ()) if experiment.changes else ():
         changes = [change for change in experiment.changes.values() if change.of == experiment.machine_of(environment)]
         ran = False
-        for place in places(session, sut, changes):
-            is_here = wanted is not None and place.runs_on == _runs_on(session, sut, wanted)
-            line = session.line(place.runs_on)
-            ran |= _apply(line, environment, wanted) if is_here and wanted else _revert(line)
+        for place in _places(session, sut):
+            is_here = wanted is not None and bool(place.guest) == (wanted.on == "host")
+            ran |= place.apply(environment, wanted) if is_here and wanted else place.revert()["ran"]
         if ran and any(change.boots for change in changes):
             session.line(sut).call("keep_change")
             boot_machine(session, sut, tell)
 
 
-def _apply(line: AgentLine, name: str, change: Change) -> bool:
-    answer = line.call(
-        "apply", 2 * max(change.limit_s, REVERT_S) + _TRAVEL_S, name=name, apply=change.apply, revert=change.revert,
-        limit_s=change.limit_s, boots=change.boots,
-    )  # fmt: skip
-    return bool(answer["ran"])
+def _places(session: Session, sut: Host) -> list[Place]:
+    kvm_host = session.inventory.kvm_host(sut)
+    return [Place(session.line(sut)), *([Place(session.line(kvm_host), sut.name)] if kvm_host else [])]
 
 
-def _revert(line: AgentLine) -> bool:
-    return bool(line.call("revert", REVERT_S)["ran"])
+def revert_left(session: Session, tell: Listener) -> None:
+    """Revert what a killed run left on the machines of this run, and boot the machines that it had booted with it.
 
-
-def places(session: Session, sut: Host, changes: list[Change]) -> list[Place]:
-    """Where the commands of these changes of a machine run, each place once."""
-    hosts = {host.name: host for change in changes if (host := _runs_on(session, sut, change))}
-    return [Place(sut, host) for host in hosts.values()]
-
-
-def _runs_on(session: Session, sut: Host, change: Change) -> Host | None:
-    return sut if change.on == "machine" else session.inventory.kvm_host(sut)
-
-
-def revert_left(session: Session) -> None:
-    """Revert what a killed run left on the machines of this run. Raises AgentError when a command fails."""
-    for line in _lines(session):
-        _revert(line)
+    Raises AgentError when a command fails, HostLostError, VmtollError when a machine does not come back.
+    """
+    for sut in session.inventory.under_test:
+        _restore(session, sut, tell)
 
 
 def revert_all(session: Session, tell: Listener) -> None:
-    """Revert every change at the end of a run; a change that stays in place is reported, with the way out."""
-    if not session.resolved.experiment.changes:
-        return
-    for line in _lines(session):
+    """Revert every change at the end of a run, and boot the machines that the run had booted with it; a change that
+    stays in place is reported, with the way out.
+    """
+    for sut in session.inventory.under_test if session.resolved.experiment.changes else ():
         try:
-            if not line.lost_because:
-                _revert(line)
-        except AgentError as error:
-            tell(NotReverted(line.host.name, str(error)))
+            if not any(place.line.lost_because for place in _places(session, sut)):
+                _restore(session, sut, tell)
         except HostLostError:
             with contextlib.suppress(Exception):
-                line.close()
+                session.line(sut).close()
+        except VmtollError as error:
+            tell(NotReverted(sut.name, str(error)))
 
 
-def _lines(session: Session) -> list[AgentLine]:
-    """The lines to the machines under test, and to KVM hosts that run commands of changes."""
-    inventory, changes = session.inventory, session.resolved.experiment.changes.values()
-    on_hosts = any(change.on == "host" for change in changes)
-    hosts = [host for sut in inventory.under_test if on_hosts and (host := inventory.kvm_host(sut))]
-    return list({host.name: session.line(host) for host in (*inventory.under_test, *hosts)}.values())
+def _restore(session: Session, sut: Host, tell: Listener) -> None:
+    reverted = [place.revert() for place in _places(session, sut)]
+    if any(answer["boots"] for answer in reverted):
+        boot_machine(session, sut, tell)

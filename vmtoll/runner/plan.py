@@ -1,7 +1,8 @@
 """The matrix of an experiment and the order of its trials."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from vmtoll.model.trial import Arm, Scenario, TrialSpec
@@ -16,6 +17,8 @@ T = TypeVar("T")
 FIXED_COST_S = 1.5
 # Requests per second for the same estimate, for a workload with a fixed number of requests.
 ASSUMED_RPS = 5000.0
+# What a boot of a machine takes, with the wait until it rests.
+BOOT_S = 60.0
 
 
 def combinations(resolved: Resolved) -> list[tuple[Arm, Scenario]]:
@@ -92,19 +95,34 @@ def _balanced(arms: Sequence[Arm], block: int, seed: str) -> list[Arm]:
 def expected_s(resolved: Resolved) -> float:
     """Expected wall clock of a whole run, in seconds; with `until`, up to the first look."""
     experiment, matrix = resolved.experiment, combinations(resolved)
-    trials_s = 0.0
+    trials_s, planned = 0.0, schedule(resolved, 0)
     for _, scenario in matrix:
         workload = resolved.workloads[scenario.workload]
         requests = workload.count(experiment.scale) if isinstance(workload, ClosedWorkload) else None
         primary_s = requests / ASSUMED_RPS if requests else experiment.duration_s
         crosscheck_s = experiment.crosscheck_s if workload.crosscheck else 0.0
         trials_s += experiment.warmup_s + primary_s + crosscheck_s + FIXED_COST_S
+    boots = experiment.boots - 1 + sum(change_boots(resolved, planned).values())
+    total_s = experiment.blocks * trials_s + boots * BOOT_S
     if resolved.requests:
-        return experiment.blocks * trials_s + _checks_s(resolved, resolved.requests, experiment.blocks * len(matrix))
-    capacities = {target for spec in schedule(resolved, 0) for target in targets(spec, resolved)}
-    return experiment.blocks * trials_s + TRIALS * len(capacities) * (
-        experiment.warmup_s + experiment.duration_s + FIXED_COST_S
-    )
+        return total_s + _checks_s(resolved, resolved.requests, experiment.blocks * len(matrix))
+    capacities = {target for spec in planned for target in targets(spec, resolved)}
+    return total_s + TRIALS * len(capacities) * (experiment.warmup_s + experiment.duration_s + FIXED_COST_S)
+
+
+def change_boots(resolved: Resolved, trials: Iterable[TrialSpec]) -> dict[str, int]:
+    """How often each machine boots for changes with `boots` if these trials follow each other, with the boot that ends
+    its last change: the environment that names the machine → boots.
+    """
+    changes, boots, now = resolved.experiment.changes, Counter[str](), dict[str, str]()
+    booting = {change.of for change in changes.values() if change.boots}
+    for trial in trials:
+        environment = trial.arm.environment
+        machine = resolved.experiment.machine_of(environment)
+        if machine in booting and now.setdefault(machine, machine) != environment:
+            boots[machine] += 1
+            now[machine] = environment
+    return {machine: boots[machine] + (now[machine] != machine) for machine in now}
 
 
 def _checks_s(resolved: Resolved, requests: ServiceRequests, trials: int) -> float:

@@ -312,7 +312,7 @@ def _prepare(session: Session, planned: Plan, tell: Listener) -> None:
     for losses_left in reversed(range(MAX_LOSSES + 1)):
         tell(ComparingMachines(total, planned.total_s))
         try:
-            _lock_and_compare(session, planned)
+            _lock_and_compare(session, planned, tell)
         except HostLostError as error:
             if not losses_left:
                 raise VmtollError(
@@ -325,7 +325,7 @@ def _prepare(session: Session, planned: Plan, tell: Listener) -> None:
         compare_arms(session, requests, tell)
 
 
-def _lock_and_compare(session: Session, planned: Plan) -> None:
+def _lock_and_compare(session: Session, planned: Plan, tell: Listener) -> None:
     """Lock the machines, gather their facts, write run.json, hosts.json and private.json.
 
     Raises ResultsError when another run holds a machine, InventoryError, HostLostError, AgentError.
@@ -334,7 +334,7 @@ def _lock_and_compare(session: Session, planned: Plan) -> None:
     for host in session.inventory.hosts():
         if host.role != "kvm_host":
             take(session, host)
-    revert_left(session)
+    revert_left(session, tell)
     session.facts = facts.gather(session)
     session.accelerators, session.hardware = facts.accelerators(session), facts.hardware(session)
     if session.store.manifest() is not None:

@@ -51,8 +51,8 @@ def test_changes_with_one_way_back_replace_each_other(tmp_path: Path) -> None:
         assert line.call("apply", **change(log, "one")) == {"ran": False}
         line.call("apply", **change(log, "two"))
         line.call("apply", **change(log, "three", revert=f"echo another way >>{log}"))
-        assert line.call("revert") == {"ran": True}
-        assert line.call("revert") == {"ran": False}
+        assert line.call("revert")["ran"] is True
+        assert line.call("revert")["ran"] is False
     assert lines_of(log) == ["apply one", "apply two", "revert", "apply three", "another way"]
 
 
@@ -67,7 +67,35 @@ def test_a_change_is_reverted_after_a_kill(tmp_path: Path, number: signal.Signal
     assert lines_of(log) == ["apply changed", *["revert"] * is_done]
     assert (tmp_path / NOTE).exists() is not is_done
     with agent(tmp_path) as line:
-        assert line.call("revert") == {"ran": not is_done}
+        assert line.call("revert")["ran"] is not is_done
+    assert lines_of(log) == ["apply changed", "revert"]
+
+
+def test_changes_of_two_guests_of_a_host_are_apart(tmp_path: Path) -> None:
+    """Two runs measure them at once: the end of one leaves the other's change alone."""
+    log = tmp_path / "log"
+    with agent(tmp_path) as first:
+        first.call("apply", **change(log, "one", revert=f"echo one back >>{log}"), guest="web 1")
+        with agent(tmp_path) as second:
+            second.call("apply", **change(log, "two", revert=f"echo two back >>{log}"), guest="../2")
+        assert lines_of(log) == ["apply one", "apply two", "two back"]
+        assert first.call("revert", guest="web 1") == {"ran": True, "boots": False}
+    assert lines_of(log)[-1] == "one back"
+    assert not list((tmp_path / NOTE).parent.iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_change_that_its_machine_had_booted_with_is_reverted_with_a_boot(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """The agent that ends reverts the definition alone, so the next run has to boot the machine, once."""
+    log = tmp_path / "log"
+    with agent(tmp_path) as line:
+        line.call("apply", **change(log), boots=True, guest="web1")
+        os.kill(line.call("hello", root=str(tmp_path))["pid"], number)
+    with agent(tmp_path) as line:
+        assert line.call("revert", guest="web1") == {"ran": True, "boots": True}
+        assert line.call("revert", guest="web1") == {"ran": False, "boots": False}
     assert lines_of(log) == ["apply changed", "revert"]
 
 

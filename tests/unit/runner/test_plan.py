@@ -9,7 +9,7 @@ import pytest
 from tests.support.measured import plan
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.trial import Arm, Scenario, TrialSpec
-from vmtoll.runner.plan import combinations, schedule
+from vmtoll.runner.plan import change_boots, combinations, schedule
 from vmtoll.spec.catalog import Registry
 from vmtoll.trial.capacity import targets
 
@@ -69,6 +69,19 @@ def test_the_order_of_a_seed_does_not_depend_on_the_process(project: Registry, r
     made = plan(rewrite(servers=["lighttz", "apache-prefork"], blocks=2), project, order_seed=3)
     order = [(t.block, t.order, str(t.arm), t.scenario.server) for t in made.trials]
     assert order == ORDER_OF_SEED_3
+
+
+def test_boots_of_changes_are_counted_with_the_last_one(project: Registry, rewrite: Rewrite) -> None:
+    """Blocks come in pairs of opposite order, so that every second boundary between blocks needs no boot."""
+    changes = {"new": {"apply": "true", "revert": "true", "boots": True}}
+    made = plan(rewrite(environments=["metal", "new"], changes=changes, blocks=6, noise_floor=None), project)
+    arms = [trial.arm.environment for trial in made.trials]
+    switches = sum(a != b for a, b in itertools.pairwise(["metal", *arms, "metal"]))
+    assert change_boots(made.resolved, made.trials) == {"metal": switches}
+    assert 6 <= switches <= 12
+    changes["new"]["boots"] = False
+    made = plan(rewrite(environments=["metal", "new"], changes=changes, blocks=6, noise_floor=None), project)
+    assert change_boots(made.resolved, made.trials) == {}
 
 
 @pytest.mark.parametrize(
