@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from vmtoll.commands.ab import ERROR, Exit, lab_for, requests_of, requests_text
+from vmtoll.commands.ab import ERROR, Exit
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ResultsOption, UntilOption
+from vmtoll.commands.pair import lab_for, requests_of, requests_text
 from vmtoll.commands.progress import Progress
 from vmtoll.model.errors import UserError, VmtollError
 from vmtoll.model.metric import METRICS
