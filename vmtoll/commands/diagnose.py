@@ -14,7 +14,8 @@ from vmtoll.agent.protocol import FoundGuest
 from vmtoll.commands import values
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import describe
-from vmtoll.commands.options import InventoryOption, JsonOption, ResultsOption, own_inventory
+from vmtoll.commands.measure_step import StepMeasurement
+from vmtoll.commands.options import InventoryOption, JsonOption, ResultsOption, UntilOption, YesOption, own_inventory
 from vmtoll.guests import diagnosis as domains
 from vmtoll.guests import needs
 from vmtoll.guests.diagnosis.apply import candidates, tried, unchanged
@@ -22,7 +23,7 @@ from vmtoll.guests.diagnosis.definition import cpus
 from vmtoll.guests.diagnosis.others import OtherGuests, find_guests, found_guest, number_of
 from vmtoll.guests.steps import gained
 from vmtoll.machines.connection import AgentLine
-from vmtoll.model.diagnosis import LIMITS, Diagnosis, State
+from vmtoll.model.diagnosis import LIMITS, Diagnosis, State, Tuning
 from vmtoll.model.errors import AgentError, UserError
 from vmtoll.model.inventory import Host
 from vmtoll.paths import INVENTORY, RESULTS, SHIPPED_RESULTS
@@ -39,6 +40,7 @@ describe(
     "vmtoll diagnose 101",
     "vmtoll diagnose --all",
     "vmtoll diagnose web1 --inventory hosts.yml --on kvm1 --json",
+    "vmtoll diagnose web1 --inventory hosts.yml --measure multiqueue --server nginx --until 2,30",
 )
 
 
@@ -68,20 +70,49 @@ def diagnose(
             help="libvirt URI (default: qemu:///system, or the inventory's); omits guests that libvirt does not run.",
         ),
     ] = None,
+    measure: Annotated[
+        Tuning | None,
+        typer.Option(
+            help="Measure this step: take it and go back by turns, under load. The guest needs a client in the "
+            "inventory, and a server from vmtoll (`vmtoll provision`)."
+        ),
+    ] = None,
+    server: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With --measure: server; several times for several (default: nginx).", autocompletion=values.servers
+        ),
+    ] = None,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With --measure: workload, likewise (default: site-steady).", autocompletion=values.workloads
+        ),
+    ] = None,
+    blocks: Annotated[int, typer.Option(help="With --measure: pairs of trials.", min=6)] = 8,
+    duration_s: Annotated[float, typer.Option(help="With --measure: load of a trial in seconds.", min=0.1)] = 2.0,
+    until: UntilOption = None,
+    at_most_min: Annotated[
+        float | None, typer.Option(help="Measure nothing if it would take longer, in minutes.", min=0)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --measure: print what it would do.")] = False,
+    yes: YesOption = False,
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
     """List what holds a guest back: limits, and tuning steps that it lacks, with their measured gain and the commands.
 
-    It reads the guest's definition and its host, and changes nothing. libvirt, Proxmox VE or plain QEMU may run the
-    guest; for other monitors (Cloud Hypervisor, Firecracker) it shows limits and threads. libvirt has tried each change
-    of its own guests on a copy. The figures come from the newest tuning run that was measured here, else from the one
-    committed with vmtoll; each is named.
+    It reads the guest's definition and its host, and changes nothing; with --measure it changes the guest, and restores
+    it. libvirt, Proxmox VE or plain QEMU may run the guest; for other monitors (Cloud Hypervisor, Firecracker) it shows
+    limits and threads. libvirt has tried each change of its own guests on a copy. The figures come from the newest
+    tuning run that was measured here, else from the one committed with vmtoll; each is named.
     """
     from vmtoll.report.diagnosis import lines, summary_lines  # noqa: PLC0415 (loads the analysis)
 
     if all_ == (guest is not None):
         raise UserError("name one guest, or give --all for every guest of the host")
+    if all_ and measure:
+        raise UserError("--measure changes one guest: name it")
     if inventory == own_inventory() and not kvm_host and (connect or not _has_kvm_hosts(inventory)):
         inventory = None  # it was not named, and the guest is on this machine
     host, selection = _host(guest, inventory, kvm_host)
@@ -91,6 +122,13 @@ def diagnose(
     where = uri if inventory is None else f"{host.name} ({uri})"
     with _Host(host, uri) as there:
         diagnoses = list(there.diagnoses(selection, where, results, tell=as_json or not all_))
+    if measure:
+        StepMeasurement(
+            measure, server or ["nginx"], workload or ["site-steady"], blocks, duration_s, until, at_most_min
+        ).measure(
+            diagnoses[0], str(guest), host, uri, inventory, results, dry_run=dry_run, yes=yes, as_json=as_json
+        )  # fmt: skip
+        return
     diagnoses.sort(key=_badness, reverse=True)
     if as_json:
         adapter = TypeAdapter(list[Diagnosis])

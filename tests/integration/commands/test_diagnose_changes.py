@@ -4,13 +4,20 @@ import json
 import shlex
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from tests.integration.commands.test_diagnose import diagnose
 from tests.support.libvirt import MISSING, libvirtd
+from vmtoll.guests.diagnosis.measure import change_of
+from vmtoll.machines.connection import AgentLine
+from vmtoll.model.diagnosis import Diagnosis, Tuning
+from vmtoll.model.experiment import Change
+from vmtoll.model.inventory import Host
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
@@ -120,6 +127,43 @@ def test_a_definition_that_libvirt_refuses_as_it_is_gets_no_change(uri: str, tmp
 
 
 @pytest.mark.parametrize("name", GUESTS)
+def test_every_step_that_has_a_command_is_taken_and_taken_back(uri: str, tmp_path: Path, name: str) -> None:
+    """As a measurement does it: by the agent, whose connection may end at any time. The guest is off."""
+    before = virsh(uri, "dumpxml", "--inactive", "--security-info", name)
+    diagnosis = TypeAdapter(Diagnosis).validate_python(asked(uri, name))
+    tunings = {step.tuning for step in diagnosis.steps if step.apply and step.tuning is not Tuning.KVM}
+    assert tunings
+    host = Host("here", "kvm_host", {"ansible_connection": "local", "vmtoll_root": str(tmp_path)})
+    changes = [change_of(diagnosis, tuning, uri=uri, root=str(tmp_path)) for tuning in sorted(tunings)]
+    with opened(host) as line:
+        for change in changes:
+            take(line, change, name)
+            assert virsh(uri, "dumpxml", "--inactive", "--security-info", name) != before
+            assert line.call("revert", guest=name) == {"ran": True, "boots": True}
+            assert virsh(uri, "dumpxml", "--inactive", "--security-info", name) == before
+        take(line, changes[0], name)
+    with opened(host) as line:  # the agent's end has restored the definition; the guest has yet to boot
+        assert virsh(uri, "dumpxml", "--inactive", "--security-info", name) == before
+        assert line.call("revert", guest=name) == {"ran": True, "boots": True}
+    assert not list((tmp_path / "var/lib/vmtoll").iterdir())
+
+
+@contextmanager
+def opened(host: Host) -> Iterator[AgentLine]:
+    line = AgentLine(host)
+    line.open()
+    try:
+        yield line
+    finally:
+        line.close()
+
+
+def take(line: AgentLine, change: Change, guest: str) -> None:
+    commands: dict[str, Any] = {"apply": change.apply, "revert": change.revert, "limit_s": 60.0, "boots": change.boots}
+    assert line.call("apply", name="step", guest=guest, **commands) == {"ran": True}
+
+
+@pytest.mark.parametrize("name", GUESTS)
 def test_the_commands_that_are_printed_take_the_steps(uri: str, name: str) -> None:
     """All of them, one after the other, by virt-xml itself; the guest runs under KVM nowhere here."""
     steps = {(s["tuning"], s["device"]): s for s in asked(uri, name)["steps"] if s["apply"] and s["tuning"] != "kvm"}
@@ -129,3 +173,26 @@ def test_the_commands_that_are_printed_take_the_steps(uri: str, name: str) -> No
         assert done.returncode == 0, (step, done.stderr)
     after = asked(uri, name)["steps"]
     assert not [step for step in after if step["state"] == "lacking" and step["tuning"] in LACKING[name]]
+
+
+def test_a_step_is_measured_only_with_a_client_a_lack_and_consent(uri: str, tmp_path: Path) -> None:
+    """What it takes is said first; the measurement itself runs in the lab."""
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(
+        "clients: {hosts: {load: {ansible_host: 198.18.0.9}}}\n"
+        f"kvm_hosts: {{hosts: {{kvm1: {{ansible_connection: local, vmtoll_libvirt_uri: '{uri}'}}}}}}\n"
+        "kvm_guests: {hosts: {web: {ansible_host: 198.18.0.8, vmtoll_environment: kvm-default, vmtoll_kvm_host: kvm1, "
+        "vmtoll_domain: shop}}}\n"
+    )
+    words = ["shop", "-i", str(inventory), "--results", str(tmp_path / "results")]
+    dry = diagnose(*words, "--measure", "cache", "--dry-run", "--json")
+    assert {trial["arm"] for trial in json.loads(dry.stdout)["trials"]} >= {"kvm-default", "with-cache"}, dry.stderr
+    silent = diagnose(*words, "--measure", "cache")
+    assert silent.returncode == 2
+    assert "nothing was done: shuts web down and starts it again about " in silent.stderr
+    assert "agree with --yes" in silent.stderr
+    assert "the guest cannot have it; it lacks " in diagnose(*words, "--measure", "halt-polling").stderr
+    assert "give an --inventory" in diagnose("shop", "--connect", uri, "--measure", "cache").stderr
+    inventory.write_text(inventory.read_text().replace("clients", "others"))
+    assert "needs a client" in diagnose(*words, "--measure", "cache").stderr
+    assert not (tmp_path / "results").exists()
