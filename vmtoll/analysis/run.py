@@ -17,6 +17,7 @@ from vmtoll.model.columns import COLUMNS, flat, table_schema
 from vmtoll.model.facts import machine_of
 from vmtoll.model.finding import Role
 from vmtoll.model.hardware import Hardware, hardware_below_guests, hardware_of
+from vmtoll.model.service import ServicePage
 from vmtoll.model.trial import METAL, Accelerator, Arm, ClientPlace, Scenario, TrialRecord, last_attempts
 from vmtoll.runs import folder
 
@@ -31,6 +32,11 @@ class Run(folder.StoredRun):
     def trials(self) -> tuple[TrialRecord, ...]:
         """The last attempt at each trial."""
         return tuple(last_attempts(self.records))
+
+    @cached_property
+    def pages(self) -> list[ServicePage]:
+        """What a service answered to each URL when the run began; empty for vmtoll's own servers, and in bundles."""
+        return folder.read_pages(self.path)
 
     @cached_property
     def frame(self) -> pd.DataFrame:

@@ -142,7 +142,10 @@ def measure_service(
     if inventory:
         planned = on_machines(planned, inventory, limit)
     if dry_run:
-        print(cost_text(planned))
+        if as_json:
+            print_json(cost(planned))
+        else:
+            print(cost_text(planned))
         return
     folder = run_service(planned, inventory, results, resume, limit=limit)
     if as_json:
@@ -181,17 +184,28 @@ def run_service(
 
 def cost_text(planned: Plan) -> str:
     """`16 trials, about 4 minutes, at most 3,300 requests to https://shop.example, never more than 50 a second`."""
+    planned_cost = cost(planned)
+    qualifier = "up to the first look, at most" if planned.resolved.experiment.until else "about"
+    minutes = math.ceil(planned_cost["total_s"] / 60)
+    return (
+        f"{planned_cost['trials']} trials, {qualifier} {minutes} minute{'s' * (minutes != 1)}, at most "
+        f"{planned_cost['most_requests']:,} requests to {', '.join(planned_cost['addresses'])}, never more than "
+        f"{planned_cost['at_most_rps']:g} a second"
+    )
+
+
+def cost(planned: Plan) -> dict[str, Any]:
+    """What a plan asks of its service at most. Raises UserError for a plan without one."""
     requests = planned.resolved.requests
     if requests is None:
         raise UserError(f"{planned.resolved.file}: service: has none")
-    qualifier = "up to the first look, at most" if planned.resolved.experiment.until else "about"
-    minutes = math.ceil(planned.total_s / 60)
-    count = most_requests(planned.resolved, requests)
-    addresses = ", ".join(dict.fromkeys(requests.addresses.values()))
-    return (
-        f"{len(planned.trials)} trials, {qualifier} {minutes} minute{'s' * (minutes != 1)}, at most {count:,} requests "
-        f"to {addresses}, never more than {requests.service.at_most_rps:g} a second"
-    )
+    return {
+        "trials": len(planned.trials),
+        "total_s": planned.total_s,
+        "most_requests": most_requests(planned.resolved, requests),
+        "addresses": list(dict.fromkeys(requests.addresses.values())),
+        "at_most_rps": requests.service.at_most_rps,
+    }
 
 
 def this_machine(results: Path) -> Path:

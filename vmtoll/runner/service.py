@@ -1,6 +1,5 @@
 """A service at the start of a run: the same answers on every arm, and what the run will ask of it at most."""
 
-import json
 from collections.abc import Sequence
 
 from vmtoll.agent.protocol import PageAnswer
@@ -11,11 +10,11 @@ from vmtoll.model.load import LoadKind
 from vmtoll.model.service import ServicePage
 from vmtoll.model.workload import SearchWorkload
 from vmtoll.runner.plan import combinations
+from vmtoll.runs.folder import SERVICE, read_pages
 from vmtoll.spec.experiment import Resolved
 from vmtoll.spec.service import ServiceRequests
-from vmtoll.trial.service import BODIES, ask, wrong_answers
+from vmtoll.trial.service import BODIES, ask, watch, wrong_answers
 
-FILE = "service.json"
 _MOST_NAMED = 3  # URLs in an error
 
 
@@ -36,9 +35,11 @@ def most_requests(resolved: Resolved, requests: ServiceRequests) -> int:
 
 def compare_arms(session: Session, requests: ServiceRequests, tell: Listener) -> None:
     """Ask every arm twice for each URL, note the answers in the session and in service.json. Arms with a change are
-    asked in their first trial. Raises ExperimentError when arms differ, or a URL does not answer with 2xx.
+    asked in their first trial. Raises ExperimentError when arms differ, a URL does not answer with 2xx, or the machine
+    of an arm runs no such process.
     """
     experiment = session.resolved.experiment
+    _find_processes(session, requests)
     arms = [name for name in session.resolved.environments if name not in experiment.changes]
     rounds = {arm: [_ask(session, requests, arm) for _ in range(2)] for arm in arms}
     pages, complaints = list[ServicePage](), list[str]()
@@ -54,13 +55,22 @@ def compare_arms(session: Session, requests: ServiceRequests, tell: Listener) ->
     session.pages = {page.path: page for page in pages}
     session.fully_checked |= {(arm, requests.service.name) for arm in arms}
     document = {"arms": arms, "urls": [page.model_dump(mode="json") for page in pages]}
-    session.store.write_json(FILE, document)
+    session.store.write_json(SERVICE, document)
     found, declared = (tuple(p.path for p in pages if p.dynamic == kind) for kind in ("found", "declared"))
     tell(ServiceCompared(len(pages), tuple(arms), found, declared))
     if requests.service.cpu:
         for arm in session.resolved.environments:
             if arm not in session.inventory.machines:
                 tell(NotMeasured(f"CPU time of {arm}", "the inventory names no machine with this vmtoll_environment"))
+
+
+def _find_processes(session: Session, requests: ServiceRequests) -> None:
+    """Find the service on the machines that are seen, before a request is sent. Raises ExperimentError."""
+    for sut in session.inventory.under_test if requests.service.cpu else ():
+        try:
+            watch(session.line(sut), requests.service)
+        except AgentError as error:
+            raise ExperimentError(f"{session.resolved.file}: service.cpu: {error}") from error
 
 
 def _ask(session: Session, requests: ServiceRequests, arm: str) -> list[PageAnswer]:
@@ -106,12 +116,8 @@ def _complaints(page: ServicePage, by_arm: dict[str, list[PageAnswer]]) -> list[
 
 def _check_recorded(session: Session, pages: Sequence[ServicePage]) -> None:
     """Raise ExperimentError if the service answers otherwise than when the run that is resumed began."""
-    file = session.store.run_dir / FILE
-    if not file.exists():
-        return
-    recorded = [ServicePage.model_validate(page) for page in json.loads(file.read_text(encoding="utf-8"))["urls"]]
-    old_by_path = {page.path: page for page in recorded}
-    for page in pages:
+    old_by_path = {page.path: page for page in read_pages(session.store.run_dir)}
+    for page in pages if old_by_path else ():
         old = old_by_path.get(page.path)
         if old is None or (old.sha256 and page.sha256 and old.sha256 != page.sha256):
             raise ExperimentError(

@@ -16,10 +16,12 @@ from vmtoll.model.document import first_mistake
 from vmtoll.model.errors import LoadError
 from vmtoll.model.facts import HostFacts
 from vmtoll.model.run import SCHEMA, Manifest
+from vmtoll.model.service import ServicePage
 from vmtoll.model.trial import TrialRecord, from_json
 from vmtoll.runs import migration
 
 MANIFEST, HOSTS, TRIALS, TABLE = "run.json", "hosts.json", "trials.jsonl", "trials.csv"
+SERVICE = "service.json"  # of a run on a service: what it answered at the start
 CAPACITIES = "capacities.jsonl"
 SUMS = "SHA256SUMS"  # of a bundle, which is sealed
 
@@ -102,6 +104,18 @@ def read_hosts(folder: Path) -> dict[str, HostFacts]:
         except ValidationError as error:
             raise LoadError(f"{file}: {name}: {first_mistake(error)}") from None
     return hosts
+
+
+def read_pages(folder: Path) -> list[ServicePage]:
+    """Read what a service answered to each URL when a run began; empty for other runs, and for bundles, which omit it.
+
+    Raises LoadError.
+    """
+    file = folder / SERVICE
+    try:
+        return [ServicePage.model_validate(page) for page in read_object(file)["urls"]] if file.exists() else []
+    except (KeyError, ValidationError) as error:
+        raise LoadError(f"{file}: {error}") from None
 
 
 def read_object(file: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from vmtoll.loadgen.base import Guard
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.finding import Finding
 from vmtoll.model.inventory import Host
-from vmtoll.model.service import MOST_IN_FLIGHT, ServicePage
+from vmtoll.model.service import MOST_IN_FLIGHT, Service, ServicePage
 from vmtoll.spec.service import ServiceRequests
 from vmtoll.trial.execution import JointExecution
 from vmtoll.trial.loads import LoadDriver, parse_results
@@ -30,6 +30,17 @@ def ask(line: AgentLine, requests: ServiceRequests, environment: str, paths: Seq
         headers=dict(requests.headers), rate_rps=service.at_most_rps, ca=requests.ca, verify=service.verify,
     )  # fmt: skip
     return answers
+
+
+def watch(line: AgentLine, service: Service) -> int:
+    """Account the CPU time of a service's processes on this machine; return the CPUs that they may use.
+
+    Raises AgentError if there are none, HostLostError, ValueError for a service without `cpu`.
+    """
+    if service.cpu is None:
+        raise ValueError(f"{service.name} has no `cpu`")
+    kind, name = next(iter(service.cpu.model_dump(exclude_none=True).items()))
+    return int(line.call("service_watch", _LIMIT_S, name=service.name, kind=kind, value=name)["cores"])
 
 
 def wrong_answers(pages: Iterable[ServicePage], answers: Iterable[PageAnswer]) -> list[str]:
@@ -124,15 +135,9 @@ class TrialService:
 
         Raises AgentError, HostLostError.
         """
-        cpu = self.driver.requests.service.cpu
-        if cpu is None:
-            return None, []
-        kind, name = next(iter(cpu.model_dump(exclude_none=True).items()))
-        cores = [
-            line.call("service_watch", _LIMIT_S, name=self.driver.scenario.server, kind=kind, value=name)["cores"]
-            for line in self.driver.machines.suts
-        ]
-        return (int(cores[0]) if cores else None), []
+        service = self.driver.requests.service
+        cores = [watch(line, service) for line in self.driver.machines.suts] if service.cpu else []
+        return (cores[0] if cores else None), []
 
     def handshake(self) -> list[Finding]:
         """None: the load's TLS is the service's own."""

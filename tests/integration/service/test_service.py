@@ -321,9 +321,11 @@ def test_cpu_per_request_of_the_processes_and_a_change_of_the_machine(
         assert record.resources
         assert record.resources.processes == 1
     assert Path(mode).read_text() == "well"
+    asked = len(app.requests)
     file = experiment(tmp_path, service | {"cpu": {"unit": "no-such-unit.service"}}, changes={"after": change})
-    with pytest.raises(VmtollError, match="no process of the unit no-such-unit"):
+    with pytest.raises(ExperimentError, match=r"service\.cpu: .*no process of the unit no-such-unit"):
         run(file, client, tmp_path / "results", registry=project)
+    assert len(app.requests) == asked
 
 
 def test_the_command_writes_an_experiment_and_runs_it(
@@ -353,10 +355,12 @@ def test_the_command_writes_an_experiment_and_runs_it(
     assert not Path(f"{app.state}.count").exists()
     first = capfd.readouterr().out
     assert f"at most {6 * (50 + 4) + 4} requests" in first
+    subprocess.run([*command, *options, "--dry-run", "--json"], check=True, cwd=tmp_path)
+    assert json.loads(capfd.readouterr().out)["most_requests"] == 6 * (50 + 4) + 4
     subprocess.run([*command, *options], check=True, cwd=tmp_path)
     assert len(app.requests) == 6 * (50 + 4) + 4
     (run_dir,) = (tmp_path / "results" / "service").iterdir()
-    assert (run_dir / "report.html").exists()
+    assert "2</strong>, with equal status, length and hash" in (run_dir / "report.html").read_text()
     done = subprocess.run(
         [*command, *options, "--rate", "101"], check=False, cwd=tmp_path, capture_output=True, text=True
     )
