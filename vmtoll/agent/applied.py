@@ -9,9 +9,11 @@ import signal
 import subprocess
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from vmtoll.agent.host_settings import IRQS, SETTINGS, Host, UnsupportedSettingError
 from vmtoll.agent.machine import read
 
 # The change in place, with the command that reverts it: it remains when the agent is killed or the machine boots. A
@@ -51,12 +53,14 @@ class Applied:
         return [json.loads(file.read_text(encoding="utf-8")) for file in sorted(files)]
 
     def apply(
-        self, name: str, apply: str, revert: str, limit_s: float, *, boots: bool = False, guest: str = ""
-    ) -> dict[str, bool]:
-        """Put a change in place, unless it is; return whether a command ran.
+        self, name: str, apply: str, revert: str, limit_s: float, *, boots: bool = False, guest: str = "",
+        settings: Mapping[str, Any] | None = None, sysctls: Mapping[str, str] | None = None,
+    ) -> dict[str, bool]:  # fmt: skip
+        """Put a change in place, unless it is; return whether anything was done.
 
-        A change with another `revert` is reverted first. `boots`: the change outlasts a boot. Raises RuntimeError when
-        a command fails; the change is then reverted.
+        First the settings (of host_settings) and kernel parameters are set and read back, then the command runs. A
+        change with another `revert`, or with other settings, is reverted first. `boots`: the change outlasts a boot.
+        Raises RuntimeError when a command fails or a value does not stick; the change is then reverted.
         """
         boot = read("/proc/sys/kernel/random/boot_id")
         with self.guard:
@@ -64,12 +68,20 @@ class Applied:
             before = self.note(guest)
             if before and before["name"] == name and (boots or before["boot"] == boot):
                 return {"ran": False}
-            if before and (before["revert"] != revert or (not boots and before["boot"] != boot)):
+            if before and (before["revert"] != revert or before.get("was") or (not boots and before["boot"] != boot)):
                 self._revert(guest)
-            note = {"name": name, "revert": revert, "limit_s": limit_s, "boot": boot, "boots": boots, "guest": guest}
-            self._write(guest, note)
             try:
-                self._run(apply, limit_s)
+                values = self._values(settings or {}, sysctls or {})
+            except UnsupportedSettingError as error:
+                raise RuntimeError(f"change {name}: {error}") from None
+            others = self.host.files(IRQS) if (settings or {}).get("smt") else ()  # the kernel moves them
+            was = {key: self.host.read(key) for key in (*values, *others)}
+            note = {"name": name, "revert": revert, "limit_s": limit_s, "boot": boot, "boots": boots, "guest": guest}
+            self._write(guest, {**note, "was": was})
+            try:
+                self._set(values)
+                if apply:
+                    self._run(apply, limit_s)
             except RuntimeError as error:
                 with contextlib.suppress(RuntimeError):
                     self._revert(guest)
@@ -116,10 +128,42 @@ class Applied:
             return
         if before["revert"]:
             self._run(before["revert"], max(before["limit_s"], REVERT_LIMIT_S), always=True)
+        if before["boot"] == read("/proc/sys/kernel/random/boot_id"):  # else the boot has undone them
+            self._set(before.get("was", {}))
         if not boots and before.get("boots") and before["revert"]:
             self._write(guest, {**before, "name": "", "revert": "", "is_reverted": True})
         elif boots or not before.get("is_reverted"):
             self.file(guest).unlink(missing_ok=True)
+
+    @property
+    def host(self) -> Host:
+        """This machine, whose settings are read and written."""
+        return Host(str(self.root))
+
+    def _values(self, settings: Mapping[str, Any], sysctls: Mapping[str, str]) -> dict[str, str]:
+        """Key (a file below the root) → value. Raises UnsupportedSettingError."""
+        values: dict[str, str] = {}
+        for name, setting in SETTINGS.items():  # in the order in which they are set
+            if settings.get(name) is not None:
+                values.update(setting(self.host, settings[name]))
+        for name, value in sysctls.items():
+            key = f"proc/sys/{name.replace('.', '/')}"
+            if self.host.read(key) is None:
+                raise UnsupportedSettingError(f"{name}: this kernel has no such parameter; correct it, or leave it out")
+            values[key] = value
+        return values
+
+    def _set(self, values: Mapping[str, str | None]) -> None:
+        """Set each key that has another value, and read it back. Raises RuntimeError for one that does not stick."""
+        for key, value in values.items():
+            now = self.host.read(key)
+            if value is None or now is None or now.split() == value.split():
+                continue
+            with contextlib.suppress(OSError, subprocess.CalledProcessError):
+                self.host.write(key, value)
+            now = self.host.read(key)
+            if (now or "").split() != value.split() and not key.startswith("proc/irq/"):  # some cannot be moved
+                raise RuntimeError(f"/{key} does not take {value}: it is {now}")
 
     def _write(self, guest: str, record: dict[str, Any]) -> None:
         file = self.file(guest)

@@ -18,17 +18,29 @@ REVERT_S = 1200.0
 
 @dataclass(frozen=True)
 class Place:
-    """Where a change of a machine under test is made: there, or on its KVM host, as the change of the guest."""
+    """Where a change of a machine under test is made: there, or on its KVM host, as the change of the guest.
+
+    `has_host`: the inventory names a KVM host of the machine.
+    """
 
     line: AgentLine
     guest: str = ""
+    has_host: bool = False
 
     def apply(self, name: str, change: Change) -> bool:
-        """Put a change in place, unless it is; return whether a command ran. Raises AgentError, HostLostError."""
+        """Put what a change does here in place, unless it is, or revert what is here, where it does nothing; return
+        whether anything was done. Raises AgentError, HostLostError.
+        """
+        runs_here = bool(self.guest) == (change.on == "host")
+        values = change.values if bool(self.guest) == self.has_host else {}
+        sysctls = {} if self.guest else change.sysctls
+        if not (values or sysctls or (runs_here and change.apply)):
+            return self.revert()["ran"]
         limit_s = 2 * max(change.limit_s, REVERT_S) + _TRAVEL_S
+        commands = {"apply": change.apply, "revert": change.revert} if runs_here else {"apply": "", "revert": ""}
         answer = self.line.call(
-            "apply", limit_s, name=name, apply=change.apply, revert=change.revert, limit_s=change.limit_s,
-            boots=change.boots, guest=self.guest,
+            "apply", limit_s, name=name, **commands, limit_s=change.limit_s, boots=change.boots, guest=self.guest,
+            settings=values, sysctls=sysctls,
         )  # fmt: skip
         return bool(answer["ran"])
 
@@ -53,8 +65,7 @@ def alter(session: Session, environment: str, tell: Listener) -> None:
         changes = [change for change in experiment.changes.values() if change.of == experiment.machine_of(environment)]
         ran = False
         for place in _places(session, sut):
-            is_here = wanted is not None and bool(place.guest) == (wanted.on == "host")
-            ran |= place.apply(environment, wanted) if is_here and wanted else place.revert()["ran"]
+            ran |= place.apply(environment, wanted) if wanted else place.revert()["ran"]
         if ran and any(change.boots for change in changes):
             session.line(sut).call("keep_change")
             boot_machine(session, sut, tell)
@@ -62,7 +73,9 @@ def alter(session: Session, environment: str, tell: Listener) -> None:
 
 def _places(session: Session, sut: Host) -> list[Place]:
     kvm_host = session.inventory.kvm_host(sut)
-    return [Place(session.line(sut)), *([Place(session.line(kvm_host), sut.name)] if kvm_host else [])]
+    if kvm_host is None:
+        return [Place(session.line(sut))]
+    return [Place(session.line(sut), has_host=True), Place(session.line(kvm_host), sut.name, has_host=True)]
 
 
 def revert_left(session: Session, tell: Listener) -> None:

@@ -1,12 +1,16 @@
 """An experiment: a question, its matrix, and the claims of the source that it repeats."""
 
+import itertools
+import re
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from vmtoll.model.capacity import SharesOf
 from vmtoll.model.document import Document
 from vmtoll.model.facts import ALWAYS_DIFFER
+from vmtoll.model.inventory import HostTuning
 from vmtoll.model.service import Service
 from vmtoll.model.trial import METAL, Arm
 from vmtoll.model.until import Until
@@ -115,10 +119,19 @@ class Claim(Document):
 
 
 class Change(Document):
-    """A change of a machine as an environment of its own: the commands that bring it about and undo it, by a shell."""
+    """A change of a machine as an environment of its own: commands that bring it about and undo it, by a shell, or
+    settings that vmtoll sets, reads back and restores.
+    """
 
     of: str = Field(default=METAL, description="environment whose machine is changed")
-    apply: str = Field(min_length=1, description="command that puts the change in place, before each of its trials")
+    apply: str = Field(default="", description="command that puts the change in place, before each of its trials")
+    settings: HostTuning | None = Field(
+        default=None,
+        description="instead, or with it: settings as in `vmtoll_tuning`, of the machine, or of a guest's KVM host",
+    )
+    sysctls: dict[str, str] = Field(
+        default_factory=dict, description="likewise: kernel parameters of the machine, of a guest inside of it"
+    )
     revert: str = Field(
         default="",
         description="command that undoes it, before trials without it, at the end and after a kill; changes with the "
@@ -129,6 +142,52 @@ class Change(Document):
     )
     boots: bool = Field(default=False, description="the machine boots after them; a guest gets a new QEMU process")
     limit_s: float = Field(default=600.0, gt=0, description="time limit of a command, wall clock")
+
+    @field_validator("sysctls", mode="before")
+    @classmethod
+    def _texts(cls, given: object) -> object:
+        return {str(key): str(value) for key, value in given.items()} if isinstance(given, Mapping) else given
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if not (self.apply or self.values or self.sysctls):
+            raise ValueError("give apply, settings or sysctls: nothing would change")
+        if self.revert and not self.apply:
+            raise ValueError("revert: there is no apply to undo; vmtoll restores settings and sysctls by itself")
+        if self.boots and self.sysctls:
+            raise ValueError("boots: kernel parameters do not outlast a boot; leave one of the two out")
+        return self
+
+    @property
+    def values(self) -> dict[str, str | int]:
+        """The settings that it sets."""
+        return self.settings.model_dump(exclude_none=True) if self.settings else {}
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether what differs is known: settings and kernel parameters alone."""
+        return not self.apply
+
+
+def _slug(text: object) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", str(text).lower()).strip("-")
+
+
+def varied(of: str, factors: Mapping[str, list[Any]]) -> dict[str, dict[str, Any] | None]:
+    """The environments of all combinations of these factors' values: name → the keys of its change, None for the
+    machine as it is. `of`: the environment that names the machine. Raises ValueError for an empty factor.
+    """
+    for factor, values in factors.items():
+        if not isinstance(values, list) or not values:
+            raise ValueError(f"vary.{factor}: give a list of values")
+    environments: dict[str, dict[str, Any] | None] = {}
+    for combination in itertools.product(*factors.values()):
+        chosen = {factor: value for factor, value in zip(factors, combination, strict=True) if value is not None}
+        sysctls = {factor: value for factor, value in chosen.items() if "." in factor}
+        settings = {factor: value for factor, value in chosen.items() if factor not in sysctls}
+        name = "-".join(f"{_slug(factor.rpartition('.')[2])}-{_slug(value)}" for factor, value in chosen.items())
+        environments[name or of] = {"of": of, "settings": settings or None, "sysctls": sysctls} if chosen else None
+    return environments
 
 
 class Experiment(Document):
@@ -149,6 +208,12 @@ class Experiment(Document):
     changes: dict[str, Change] = Field(
         default_factory=dict,
         description="name of an environment → the change that makes it out of another, on the same machine",
+    )
+    vary: dict[str, list[str | int | None]] = Field(
+        default_factory=dict,
+        description="factor → values: setting of `vmtoll_tuning` or kernel parameter, as `halt_poll_ns: [0, 200000]`; "
+        "the experiment's one environment becomes one for each combination, a change named after its values; null: as "
+        "it is",
     )
     baseline: str | None = Field(
         default=None,
@@ -227,8 +292,31 @@ class Experiment(Document):
             )
         return self
 
+    @model_validator(mode="before")
+    @classmethod
+    def _vary(cls, data: Any) -> Any:
+        """Expand `vary`; a stored experiment is expanded already."""
+        if not isinstance(data, Mapping) or not isinstance(data.get("vary"), Mapping) or not data["vary"]:
+            return data
+        changes, environments = data.get("changes") or {}, data.get("environments")
+        if isinstance(environments, list) and len(environments) != 1 and len(changes) >= len(environments) - 1:
+            return data
+        if not isinstance(environments, list) or len(environments) != 1 or changes:
+            raise ValueError("vary: it needs one environment, which it varies, and no `changes`")
+        switches = {True: "on", False: "off"}  # as YAML reads them
+        factors = {
+            factor: [switches[v] if isinstance(v, bool) else v for v in values] if isinstance(values, list) else values
+            for factor, values in data["vary"].items()
+        }
+        arms = varied(environments[0], factors)
+        changes = {name: keys for name, keys in arms.items() if keys}
+        return {**data, "vary": factors, "environments": list(arms), "changes": changes}
+
     @model_validator(mode="after")
     def _changes_of_machines(self) -> Self:
+        for (name, change), (other, other_change) in itertools.combinations(self.changes.items(), 2):
+            if change == other_change:
+                raise ValueError(f"changes: {name} and {other} differ in nothing; remove one")
         for name, change in self.changes.items():
             if name not in self.environments:
                 raise ValueError(f"changes: {name}: is none of `environments`; add it there")

@@ -181,14 +181,18 @@ class HostTuning(BaseModel):
 
     model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
 
-    governor: str | None = None
-    turbo: Switch | None = None
-    smt: Switch | None = None
-    irq_affinity: str | None = None
-    irqbalance: Literal["stopped"] | None = None
-    tuned_profile: str | None = None
-    hugepages_2m: int | None = Field(None, ge=0)
-    halt_poll_ns: int | None = Field(None, ge=0)
+    governor: str | None = Field(None, description="who chooses the clock rate of each CPU, as `performance`")
+    turbo: Switch | None = Field(None, description="clock rates above the nominal one")
+    smt: Switch | None = Field(None, description="whether the siblings of a core are online")
+    irq_affinity: str | None = Field(None, description="CPUs that serve the interrupts, as `0-1`")
+    irqbalance: Literal["stopped"] | None = Field(None, description="the daemon that moves interrupts")
+    tuned_profile: str | None = Field(None, description="profile of the package tuned")
+    hugepages_2m: int | None = Field(None, ge=0, description="pages of 2 MiB that the host keeps")
+    halt_poll_ns: int | None = Field(None, ge=0, description="how long KVM polls for an idle virtual CPU")
+    transparent_hugepage: Literal["always", "madvise", "never"] | None = Field(
+        None, description="whether memory gets huge pages by itself"
+    )
+    ksm: Switch | None = Field(None, description="whether the kernel merges equal pages of guests")
 
     @model_validator(mode="before")
     @classmethod

@@ -46,11 +46,13 @@ def _check_changes(resolved: Resolved, inventory: Inventory) -> None:
                 f"{resolved.file}: changes.{name}: no machine of the inventory has vmtoll_environment: {change.of}, so "
                 "its commands have nowhere to run; add it to metal_hosts or kvm_guests"
             )
-        for host in inventory.machines.get(name, ()) if change.on == "host" else ():
-            if inventory.kvm_host(host) is None:
+        for host in inventory.machines.get(name, ()):
+            is_hosts = change.on == "host" or (change.values and host.role == "kvm_guest")
+            if is_hosts and inventory.kvm_host(host) is None:
+                key = "on" if change.on == "host" else "settings"
                 raise ExperimentError(
-                    f"{resolved.file}: changes.{name}.on: the inventory names no KVM host of {host.name}; set "
-                    "vmtoll_kvm_host and vmtoll_domain, or leave `on` out"
+                    f"{resolved.file}: changes.{name}.{key}: the inventory names no KVM host of {host.name}; set "
+                    f"vmtoll_kvm_host and vmtoll_domain, or leave `{key}` out"
                 )
 
 

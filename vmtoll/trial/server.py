@@ -49,11 +49,16 @@ class TrialServer:
     def _unlike_reference(self, line: AgentLine, started: StartedServer) -> list[Finding]:
         session, machine, declared = self.session, line.host.name, self.driver.experiment.declared_differences
         of_content = gates.content(session.content["digest"], session.facts[machine].content_digest, machine)
-        if self.driver.spec.arm.environment in self.driver.experiment.changes:
+        change = self.driver.experiment.changes.get(self.driver.spec.arm.environment)
+        if change and not change.is_declared:
             return of_content  # the server, or the kernel's parameters, may be what the change is about
+        expected = dict(session.reference.sysctls)
+        for name, value in change.sysctls.items() if change else ():
+            if name in expected:
+                expected[name] = "\t".join(value.split())  # as the kernel writes several numbers
         return [
             *gates.fingerprint(session.reference.server(self.server).model_dump(), started, self.server, machine),
-            *gates.sysctls(session.reference.sysctls, started["sysctls"], machine, declared),
+            *gates.sysctls(expected, started["sysctls"], machine, declared),
             *of_content,
         ]
 

@@ -1,5 +1,9 @@
 #!/usr/bin/python
-"""Make a host's speed steady, and restore it. Python 3.9, on the host."""
+"""Make a host's speed steady, and restore it. Python 3.9, on the host.
+
+The agent has the settings, Host and SETTINGS, for changes that are arms of an experiment (vmtoll/agent/host_settings.py
+is a link to this file); what needs Ansible is the module alone.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,14 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
+try:
+    from ansible.module_utils.basic import AnsibleModule
+except ImportError:  # the agent's Python has no packages
+    AnsibleModule = None
 
 DOCUMENTATION = r"""
 module: host_tuning
@@ -39,6 +48,7 @@ RECORD = "var/lib/vmtoll/host-tuning.json"
 BOOT = "proc/sys/kernel/random/boot_id"
 CPU = "sys/devices/system/cpu"
 IRQS = "proc/irq/[0-9]*/smp_affinity_list"
+THP, KSM = "sys/kernel/mm/transparent_hugepage/enabled", "sys/kernel/mm/ksm/run"
 # Two keys that are not files.
 UNIT, PROFILE = "irqbalance.service", "tuned-profile"
 
@@ -67,9 +77,11 @@ class Host:
             match = re.search(r"Current active profile: (\S+)", _output("tuned-adm", "active"))
             return match[1] if match else ""
         try:
-            return (self.root / key).read_text().strip()
+            value = (self.root / key).read_text().strip()
         except OSError:
             return None
+        chosen = re.search(r"\[(\w+)\]", value) if key == THP else None
+        return chosen[1] if chosen else value
 
     def write(self, key: str, value: str) -> None:
         """Write a value. Raises OSError or CalledProcessError."""
@@ -160,7 +172,7 @@ def irq_affinity(host: Host, value: str) -> dict[str, str]:
 
 
 def hugepages_2m(host: Host, value: int) -> dict[str, str]:
-    return _number(
+    return _existing(
         host,
         "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
         value,
@@ -170,18 +182,38 @@ def hugepages_2m(host: Host, value: int) -> dict[str, str]:
 
 def halt_poll_ns(host: Host, value: int) -> dict[str, str]:
     reason = "halt_poll_ns: the module kvm is not loaded; `modprobe kvm_intel` or `kvm_amd`"
-    return _number(host, "sys/module/kvm/parameters/halt_poll_ns", value, reason)
+    return _existing(host, "sys/module/kvm/parameters/halt_poll_ns", value, reason)
 
 
-def _number(host: Host, key: str, value: int, reason: str) -> dict[str, str]:
+def transparent_hugepage(host: Host, value: str) -> dict[str, str]:
+    return _existing(host, THP, value, "transparent_hugepage: this host's kernel has none")
+
+
+def ksm(host: Host, value: str) -> dict[str, str]:
+    return _existing(host, KSM, "1" if value == "on" else "0", "ksm: this host's kernel does not merge pages")
+
+
+def _existing(host: Host, key: str, value: object, reason: str) -> dict[str, str]:
     if host.read(key) is None:
         raise UnsupportedSettingError(f"{reason}; or leave it out")
     return {key: str(value)}
 
 
 # In the order in which they are set: first those that change other settings, then CPUs before the settings of each.
-SETTINGS = {
-    f.__name__: f for f in (irqbalance, tuned_profile, smt, turbo, governor, irq_affinity, hugepages_2m, halt_poll_ns)
+SETTINGS: dict[str, Callable[[Host, Any], dict[str, str]]] = {
+    f.__name__: f
+    for f in (
+        irqbalance,
+        tuned_profile,
+        smt,
+        turbo,
+        governor,
+        irq_affinity,
+        hugepages_2m,
+        halt_poll_ns,
+        transparent_hugepage,
+        ksm,
+    )
 }
 
 
@@ -272,6 +304,8 @@ def main() -> None:
     switch = {"type": "str", "choices": ["on", "off"]}
     options = {
         **{name: {"type": "str"} for name in ("governor", "irq_affinity", "tuned_profile")},
+        "transparent_hugepage": {"type": "str", "choices": ["always", "madvise", "never"]},
+        "ksm": switch,
         **{name: {"type": "int"} for name in ("hugepages_2m", "halt_poll_ns")},
         "turbo": switch,
         "smt": switch,

@@ -99,6 +99,82 @@ def test_a_change_that_its_machine_had_booted_with_is_reverted_with_a_boot(
     assert lines_of(log) == ["apply changed", "revert"]
 
 
+HALT_POLL, SOMAXCONN = "sys/module/kvm/parameters/halt_poll_ns", "proc/sys/net/core/somaxconn"
+SETTINGS: dict[str, Any] = {"settings": {"halt_poll_ns": 0}, "sysctls": {"net.core.somaxconn": "64"}}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A machine's folder with two values of its kernel."""
+    for name, text in {HALT_POLL: "200000\n", SOMAXCONN: "4096\n"}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def values_of(machine: Path) -> list[str]:
+    return [(machine / name).read_text().strip() for name in (HALT_POLL, SOMAXCONN)]
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGKILL])
+def test_settings_are_set_and_restored(machine: Path, number: signal.Signals | None) -> None:
+    """Also by the next agent, after a kill that leaves no time to restore them."""
+    with agent(machine) as line:
+        keys = change(machine / "log", apply="", revert="") | SETTINGS
+        assert line.call("apply", **keys) == {"ran": True}
+        assert values_of(machine) == ["0", "64"]
+        line.call("apply", **change(machine / "log", "other"), settings={"halt_poll_ns": 50})
+        assert values_of(machine) == ["50", "4096"]
+        line.call("apply", **keys)
+        if number:
+            os.kill(line.call("hello", root=str(machine))["pid"], number)
+    if number is signal.SIGKILL:
+        assert values_of(machine) == ["0", "64"]
+        with agent(machine) as line:
+            assert line.call("revert")["ran"] is True
+    assert values_of(machine) == ["200000", "4096"]
+    assert not (machine / NOTE).exists()
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"settings": {"governor": "performance"}}, "this host does not govern its clock rate"),
+        ({"sysctls": {"net.core.no_such": "1"}}, "no_such: this kernel has no such parameter"),
+        ({"sysctls": {"net.core.somaxconn": "64", "stuck": "1"}}, "/proc/sys/stuck does not take 1: it is "),
+    ],
+)
+def test_a_setting_that_is_not_there_or_does_not_stick_is_named(machine: Path, keys: dict[str, Any], said: str) -> None:
+    (machine / "proc/sys/stuck").symlink_to("/dev/null")
+    with agent(machine) as line:
+        with pytest.raises(AgentError, match=f"change changed: .*{said}"):
+            line.call("apply", **change(machine / "log", apply="", revert="") | keys)
+        assert values_of(machine) == ["200000", "4096"]
+    assert not (machine / NOTE).exists()
+
+
+def test_a_setting_varies_by_block(
+    project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite, load_tools: None
+) -> None:
+    del load_tools
+    file = tmp_path / "metal" / SOMAXCONN
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("4096\n")
+    seen = []
+
+    def look(event: Event) -> None:
+        if isinstance(event, TrialEnded):
+            seen.append((event.record.arm.environment, file.read_text().strip()))
+
+    vary = {"net.core.somaxconn": [None, 64, 128]}
+    experiment = rewrite(environments=["metal"], vary=vary, noise_floor=None)
+    records = records_of(run(experiment, inventory, tmp_path / "r", registry=project, listener=look))
+    assert set(seen) == {("metal", "4096"), ("somaxconn-64", "64"), ("somaxconn-128", "128")}
+    assert len(records) == 6
+    assert not any(record.codes & {Code.FINGERPRINT} for record in records)
+    assert file.read_text().strip() == "4096"
+
+
 def test_a_command_that_is_still_running_ends_with_the_agent(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with agent(tmp_path) as line:
@@ -190,7 +266,7 @@ def test_a_change_that_fails_loses_its_trials_alone(
     [
         ({"environments": ["metal"]}, "changes: changed: is none of `environments`"),
         ({"changes": {"changed": {"apply": "true", "of": "metol"}}}, "changes.changed.of: unknown environment 'metol'"),
-        ({"changes": {"changed": {"apply": ""}}}, "changes.changed.apply"),
+        ({"changes": {"changed": {"apply": ""}}}, "give apply, settings or sysctls"),
         ({"changes": {"changed": {"apply": "true", "on": "host"}}}, "metal has no KVM host"),
         ({"environments": ["metal", "metal-two"], "changes": {"metal-two": {"apply": "true"}}}, "give the change"),
     ],

@@ -20,6 +20,7 @@ from vmtoll.paths import PLAYBOOKS
 VMTOLL = Path(sys.executable).parent / "vmtoll"
 MODULE = PLAYBOOKS / "plugins/modules/host_tuning.py"
 CPU = "sys/devices/system/cpu"
+THP, KSM = "sys/kernel/mm/transparent_hugepage/enabled", "sys/kernel/mm/ksm/run"
 HUGEPAGES = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 TREE = {
     f"{CPU}/present": "0-3",
@@ -33,6 +34,8 @@ TREE = {
     "proc/sys/kernel/random/boot_id": "first",
     HUGEPAGES: "0",
     "sys/module/kvm/parameters/halt_poll_ns": "200000",
+    THP: "madvise",
+    KSM: "0",
 }
 ALL: dict[str, Any] = {
     "governor": "performance",
@@ -41,6 +44,8 @@ ALL: dict[str, Any] = {
     "irq_affinity": "0,1",
     "hugepages_2m": 512,
     "halt_poll_ns": 0,
+    "transparent_hugepage": "never",
+    "ksm": "on",
 }
 
 
@@ -227,10 +232,16 @@ def digest(pattern: str) -> str:
     return hashlib.sha256("".join(f"{f}:{f.read_text()}" for f in sorted(Path("/").glob(pattern))).encode()).hexdigest()
 
 
+def chosen(file: Path) -> str:
+    """A value, or of several the one in brackets."""
+    text = file.read_text().strip()
+    return text.partition("[")[2].partition("]")[0] or text
+
+
 def writable(file: Path) -> bool:
     """Whether the kernel takes what is there already."""
     try:
-        file.write_text(file.read_text())
+        file.write_text(chosen(file))
     except OSError:
         return False
     return True
@@ -242,6 +253,8 @@ def writable(file: Path) -> bool:
         ("hugepages_2m", HUGEPAGES, lambda now: int(now) + 2),
         ("halt_poll_ns", "sys/module/kvm/parameters/halt_poll_ns", lambda now: int(now) + 1000),
         ("irq_affinity", "proc/irq/[0-9]*/smp_affinity_list", lambda now: "0"),
+        ("transparent_hugepage", THP, lambda now: "never" if now == "madvise" else "madvise"),
+        ("ksm", KSM, lambda now: "off" if now == "1" else "on"),
     ],
 )
 def test_this_machine_itself_is_set_and_set_back(setting: str, pattern: str, value: Any) -> None:
@@ -250,11 +263,12 @@ def test_this_machine_itself_is_set_and_set_back(setting: str, pattern: str, val
         pytest.skip("this machine is tuned; `vmtoll untune` sets it back")
     if os.geteuid() != 0 or not any(writable(file) for file in files):
         pytest.skip(f"this machine does not let {setting} be set")
-    before, asked = digest(pattern), value(files[0].read_text())
+    before, asked = digest(pattern), value(chosen(files[0]))
+    kept = {"on": "1", "off": "0"}.get(asked, str(asked))
     try:
         did = tuning(**{setting: asked})
         assert did.get("changed"), did
-        assert any(file.read_text().strip() == str(asked) for file in files)
+        assert any(chosen(file) == kept for file in files)
         assert not tuning(**{setting: asked})["changed"]
     finally:
         back = tuning("restored")

@@ -1,10 +1,12 @@
 """Every code has words, and the words say what the numbers mean."""
 
+from typing import Any
+
 import pytest
 
 from tests.support.synthetic_run import closed_load, rate_load, share_load
 from vmtoll.analysis.published import Point, figures
-from vmtoll.model.experiment import ClaimSide
+from vmtoll.model.experiment import Change, ClaimSide
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
@@ -357,3 +359,18 @@ def test_every_outcome_shape_and_kind_has_words() -> None:
     assert set(words.OUTCOMES) == set(Outcome)
     assert set(words.SHAPES) == set(Shape)
     assert set(words.KINDS) == set(Kind)
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ({"sysctls": {"net.core.somaxconn": 64}}, "metal with net.core.somaxconn = 64"),
+        ({"of": "kvm-default", "settings": {"ksm": "on"}}, "kvm-default with ksm = on on its host"),
+        (
+            {"of": "kvm-default", "apply": "virsh define x", "revert": "y", "on": "host", "boots": True},
+            "kvm-default, after `virsh define x` on its host and a boot",
+        ),
+    ],
+)
+def test_a_change_is_named_by_what_it_changes(keys: dict[str, Any], text: str) -> None:
+    assert words.change_text(Change(**keys)) == text

@@ -19,8 +19,8 @@ from vmtoll.report.words.remarks import MOST_REMARKS, remarks
 from vmtoll.report.words.until import ending_text, looks_text
 from vmtoll.report.words.terms import (
     ACCELERATORS, DASH, HARDWARE, KVM_HARDWARE, LIMITERS, METAL_HARDWARE, METRIC_LABELS, UNITS, arm_text,
-    co_location_text, duration, figure, labels_of, load_text, module_text, number, p_value, percent, platform_text,
-    plural, scenario_labels, share, signed,
+    change_text, co_location_text, duration, figure, labels_of, load_text, module_text, number, p_value, percent,
+    platform_text, plural, scenario_labels, share, signed,
 )  # fmt: skip
 from vmtoll.report.words.verdicts import (
     KINDS, Naming, Sides, because_text, column_text, estimate_text, explained_text, interval_text, limiters_text,

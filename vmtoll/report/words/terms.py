@@ -7,11 +7,12 @@ from typing import Any
 import pandas as pd
 
 from vmtoll.analysis.run import Run
+from vmtoll.model.experiment import Change
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, TAIL, THROUGHPUT
-from vmtoll.model.trial import Accelerator, Arm, Scenario
+from vmtoll.model.trial import METAL, Accelerator, Arm, Scenario
 
 # ---- numbers
 
@@ -250,3 +251,16 @@ def labels_of(scenarios: Iterable[Scenario]) -> dict[Scenario, str]:
 def scenario_labels(run: Run) -> dict[Scenario, str]:
     """The labels of a run's scenarios."""
     return labels_of(run.scenarios)
+
+
+def change_text(change: Change) -> str:
+    """`metal with net.core.somaxconn = 64`; `kvm-default with halt_poll_ns = 0 on its host, after `modprobe x``."""
+    on_host = "" if change.of == METAL else " on its host"
+    parts = [f"{name} = {value}{on_host}" for name, value in change.values.items()]
+    parts += [f"{name} = {value}" for name, value in change.sysctls.items()]
+    text = f"{change.of}{' with ' if parts else ''}{', '.join(parts)}"
+    if not change.apply:
+        return text
+    place = " on its host" if change.on == "host" else ""
+    boot = " and a boot" if change.boots else ""
+    return f"{text}, after `{change.apply}`{place}{boot}"

@@ -1,0 +1,1 @@
+../../playbooks/plugins/modules/host_tuning.py
