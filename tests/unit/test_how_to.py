@@ -96,7 +96,7 @@ def test_the_servers_of_the_page_render(project: Path, monkeypatch: pytest.Monke
 def test_the_profile_of_the_page_is_a_domain(project: Path, accelerator: GuestAccelerator) -> None:
     profile = profiles.load("kvm-e1000", project / "vm-images")
     given = Guest(name="one", profile="kvm-e1000", accelerator=accelerator, cpus="2-5")
-    text = render(profile, given, files_of_role("one"), project / "vm-images")
+    text = render(profile, given, files_of_role("one", profile.kernel), project / "vm-images")
     assert '<model type="e1000"' in text
     assert '<memory unit="MiB">2048</memory>' in text
 

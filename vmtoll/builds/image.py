@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import yaml
@@ -11,6 +12,7 @@ import yaml
 from vmtoll.builds import archives, servers
 from vmtoll.builds.booted_tree import booted
 from vmtoll.model.architecture import here
+from vmtoll.model.errors import UserError
 from vmtoll.model.release import Release
 from vmtoll.paths import CACHE, LAB, PACKAGE, PLAYBOOKS, PROJECT, VM_IMAGES
 from vmtoll.shell import lock, play, run
@@ -27,22 +29,28 @@ _NOT_IN_IMAGE = {"embedded_lab", "kvm_guest", "host_tuning", "__pycache__"}
 Say = Callable[[str], None]
 
 
-def ensure(say: Say, release: Release) -> Path:
+def ensure(say: Say, release: Release, kernels: Collection[str] = ()) -> Path:
     """Build the image of a release from this checkout unless the cache has it; return its folder.
 
-    It holds root/, guest.qcow2, vmlinuz and initrd.img.
+    It holds root/, guest.qcow2, vmlinuz and initrd.img; for each package of `kernels`, also vmlinuz-PACKAGE and
+    initrd.img-PACKAGE. Raises UserError for a package that the release does not have.
     """
     with lock("image"):
         variables = archives.variables(servers.Policy(), [release])
-        key = image_key(variables, release)
+        key = image_key(variables, release, kernels)
         folder = IMAGES / key
         if folder.is_dir():
             folder.touch()
             say(f"image {key} is in the cache")
             return folder
-        _build(folder, release, variables, say)
+        _build(folder, release, variables, sorted(kernels), say)
         _remove_old_images()
         return folder
+
+
+def files(folder: Path) -> list[str]:
+    """The files of an image that a KVM host needs."""
+    return sorted(path.name for path in folder.iterdir() if re.match(r"guest\.qcow2$|vmlinuz|initrd\.img", path.name))
 
 
 def make_disk(root: Path, disk: Path, size_gib: int, log: Path) -> None:
@@ -62,8 +70,8 @@ def recipe_files(playbooks: Path) -> list[Path]:
     )
 
 
-def image_key(variables: archives.ProvisioningVariables, release: Release) -> str:
-    """Digest of the release, the recipe, and everything that site.yml would do or copy in the image."""
+def image_key(variables: archives.ProvisioningVariables, release: Release, kernels: Collection[str] = ()) -> str:
+    """Digest of the release, the recipe, its further kernels, and everything that site.yml would do or copy there."""
     digest = hashlib.sha256(f"{release.suite}\n".encode())
     release_servers = variables["web_servers_by_suite"][release.suite]
     for file in recipe_files(PLAYBOOKS):
@@ -74,10 +82,14 @@ def image_key(variables: archives.ProvisioningVariables, release: Release) -> st
     for site in variables["site_content_sites"]:
         digest.update(f"{site['name']} {site['digest']}\n".encode())
     digest.update(json.dumps([variables["load_tools_packages"], variables["load_tools_masked_units"]]).encode())
+    if kernels:
+        digest.update(json.dumps(sorted(kernels)).encode())
     return digest.hexdigest()[:16]
 
 
-def _build(folder: Path, release: Release, variables: archives.ProvisioningVariables, say: Say) -> None:
+def _build(
+    folder: Path, release: Release, variables: archives.ProvisioningVariables, kernels: Sequence[str], say: Say
+) -> None:
     recipe = yaml.safe_load((VM_IMAGES / "image.yml").read_text())
     partial = IMAGES / f".partial-{folder.name}"
     shutil.rmtree(partial, ignore_errors=True)
@@ -89,11 +101,13 @@ def _build(folder: Path, release: Release, variables: archives.ProvisioningVaria
     say(f"image {folder.name}: base system ({release.name}, {release.suite}) by mmdebstrap")
     run(["mmdebstrap", "--variant=minbase", f"--include={include}", release.suite, root], log=log)
     say(f"image {folder.name}: provisioning by playbooks/image.yml and site.yml")
-    _provision(partial, root, variables)
+    _provision(partial, root, variables, kernels, release)
     say(f"image {folder.name}: disk of the guest")
     _strip(root)
-    shutil.copyfile(next(root.glob("boot/vmlinuz-*")), partial / "vmlinuz")
-    shutil.copyfile(next(root.glob("boot/initrd.img-*")), partial / "initrd.img")
+    for package, suffix in {here().kernel: "", **{package: f"-{package}" for package in kernels}}.items():
+        version = _kernel_version(root, package)
+        for name in ("vmlinuz", "initrd.img"):
+            shutil.copyfile(root / f"boot/{name}-{version}", partial / f"{name}{suffix}")
     make_disk(root, partial / DISK, recipe["disk_gib"], log)
     packages = run(["dpkg-query", f"--admindir={root}/var/lib/dpkg", "-W", "-f", "${Package} ${Version}\n"])
     (partial / "image.json").write_text(
@@ -109,16 +123,36 @@ def _build(folder: Path, release: Release, variables: archives.ProvisioningVaria
     partial.rename(folder)
 
 
-def _provision(partial: Path, root: Path, variables: archives.ProvisioningVariables) -> None:
+def _kernel_version(root: Path, package: str) -> str:
+    """The version of the kernel that a package installs, itself or by the package that it depends on."""
+    if (root / f"boot/vmlinuz-{package.removeprefix('linux-image-')}").exists():
+        return package.removeprefix("linux-image-")
+    depends = run(["dpkg-query", f"--admindir={root}/var/lib/dpkg", "-W", "-f", "${Depends}", package])
+    if (found := re.search(r"linux-image-(\S+)", depends)) is None:
+        raise UserError(
+            f"{package}: is no package of a kernel (it depends on {depends or 'nothing'}); correct `kernel`"
+        )
+    return found[1]
+
+
+def _provision(
+    partial: Path, root: Path, variables: archives.ProvisioningVariables, kernels: Sequence[str], release: Release
+) -> None:
     """Boot the tree with this machine's network; run image.yml and site.yml against it over SSH, as on every host.
 
     The lab's machines get the compiled load tools later (`embedded.equip`), because compiling takes minutes.
     """
     with booted(root, partial, "image", ("lab_machines", "clients", "metal_hosts")) as machine:
         run([*machine.ssh_command, "apt-get", "update", "-q"])
+        for kernel in kernels:
+            if not run([*machine.ssh_command, "apt-cache", "madison", kernel]).strip():
+                raise UserError(
+                    f"kernel: {release.name} has no package {kernel}; `apt-cache search ^linux-image` there lists them"
+                )
         extra = partial / "variables.json"
         extra.write_text(json.dumps(variables | {"load_tools_binaries": []}))
-        play("image.yml", "-e", f"bootable_image_kernel={here().kernel}", inventory=machine.inventory, quiet=True)
+        packages = json.dumps({"bootable_image_kernels": list(dict.fromkeys([here().kernel, *kernels]))})
+        play("image.yml", "-e", packages, inventory=machine.inventory, quiet=True)
         play("site.yml", "-e", f"@{extra}", inventory=machine.inventory, quiet=True)
         run([*machine.ssh_command, "apt-get", "clean"])
     extra.unlink()

@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from vmtoll.guests.inventory import Guest
-from vmtoll.guests.profiles import Profile
+from vmtoll.guests.profiles import Kernel, Profile
 from vmtoll.model.architecture import X86_64, Architecture
 from vmtoll.model.errors import UserError
 from vmtoll.paths import VM_IMAGES
@@ -21,19 +21,21 @@ class Files:
     user of the host can read, and `secrets`, name → path of a file with the value.
     """
 
-    kernel: str
-    initrd: str
+    kernel_file: str
+    initrd_file: str
     disk: str
     console_log: str
     credentials: Mapping[str, str]
     secrets: Mapping[str, str]
 
 
-def files_of_role(name: str) -> Files:
+def files_of_role(name: str, kernel: Kernel) -> Files:
     """A guest's files, with placeholders that the role kvm_guest replaces: only the role knows its folders and keys."""
+    own = dict.fromkeys(("vmlinuz", "initrd"), "")
+    own |= {ending.partition("-")[0]: f"@folder@/{name}.{ending}" for ending in kernel.files}
     return Files(
-        kernel="@image@/vmlinuz",
-        initrd="@image@/initrd.img",
+        kernel_file=own["vmlinuz"] or f"@image@/vmlinuz{kernel.suffix}",
+        initrd_file=own["initrd"] if kernel.file else f"@image@/initrd.img{kernel.suffix}",
         disk=f"@folder@/{name}.qcow2",
         console_log=f"@console_folder@/{name}-console.log",
         credentials={"ssh.authorized_keys.root": "@public_key@"},
@@ -68,6 +70,10 @@ def render(
         tree = ET.fromstring(text)
     except (TemplateError, ET.ParseError, IndexError) as error:
         raise UserError(f"{guest.name}: the profile {profile.name} does not fit it: {error}") from error
+    for boot in tree.findall("os"):
+        for initrd in boot.findall("initrd"):
+            if not initrd.text:  # a kernel that needs none
+                boot.remove(initrd)
     ET.indent(tree)
     return ET.tostring(tree, encoding="unicode") + "\n"
 

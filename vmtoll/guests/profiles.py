@@ -4,6 +4,7 @@ in its `of`, and these vm-images/defaults.yml.
 Profiles of the lab's own machines are in vm-images/machines instead of guests.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,36 @@ _LISTS = ("cmdline", "needs")
 Kind = Literal["guests", "machines"]
 
 
+# Where a kernel's build leaves what boots, below its folder.
+_BUILT = ("arch/x86/boot/bzImage", "arch/arm64/boot/Image", "vmlinuz")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A guest's kernel: a package of the image's release, or a file of the controller with its initial RAM disk, if it
+    has one; the image's own where both are empty.
+    """
+
+    package: str = ""
+    file: str = ""
+    initrd: str = ""
+
+    @property
+    def suffix(self) -> str:
+        """What is added to the names of the image's files for the kernel of a package."""
+        return f"-{self.package}" if self.package else ""
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The files of the controller that the host needs: ending of its name there, with a digest → path here."""
+        parts = (("vmlinuz", self.file), ("initrd", self.initrd))
+        return {f"{part}-{_digest(path)}": path for part, path in parts if path}
+
+
+def _digest(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:12]
+
+
 @dataclass(frozen=True)
 class Profile:
     """A profile with its defaults filled in; `values` in the order of defaults.yml: each may use those before it."""
@@ -34,6 +65,31 @@ class Profile:
     def under(self, accelerator: GuestAccelerator) -> Keys:
         """The values for this accelerator: KVM, or emulation."""
         return {key: v[accelerator] if isinstance(v, dict) else v for key, v in self.values.items()}
+
+    @property
+    def kernel(self) -> Kernel:
+        """The guest's kernel. Raises UserError for a file that is not there."""
+        kernel, initrd = str(self.values["kernel"]), str(self.values["initrd"])
+        if "/" not in kernel:
+            if initrd:
+                raise UserError(
+                    f"{self.name}: initrd: it belongs to a kernel that is a file; give both, or leave it out"
+                )
+            return Kernel(package=kernel)
+        found = Path(kernel).expanduser()
+        if found.is_dir():
+            built = [found / name for name in _BUILT if (found / name).is_file()]
+            if not built:
+                raise UserError(
+                    f"{self.name}: kernel: {found} has none of {', '.join(_BUILT)}; build it, or name a file"
+                )
+            found = built[0]
+        files = [found, *([Path(initrd).expanduser()] if initrd else [])]
+        for file in files:
+            if not file.is_file():
+                key = "kernel" if file is found else "initrd"
+                raise UserError(f"{self.name}: {key}: there is no file {file}; correct the path")
+        return Kernel(file=str(found.resolve()), initrd=str(files[1].resolve()) if initrd else "")
 
     @property
     def needs(self) -> list[str]:

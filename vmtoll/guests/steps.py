@@ -10,7 +10,12 @@ from vmtoll.guests.inventory import Guest
 from vmtoll.model.diagnosis import State, Tuning
 
 _FILES = Files(
-    kernel="/vmlinuz", initrd="/initrd.img", disk="/disk.qcow2", console_log="/console.log", credentials={}, secrets={}
+    kernel_file="/vmlinuz",
+    initrd_file="/initrd.img",
+    disk="/disk.qcow2",
+    console_log="/console.log",
+    credentials={},
+    secrets={},
 )
 _HOST: Facts = {
     "kvm_device": True, "vhost_net": True, "cpus": list(range(8)), "hugepages": {"size_kib": 2048, "free": 4096},

@@ -59,7 +59,7 @@ def up(link: str, say: Say, shape: topology.LabShape | None = None, release: Rel
     with ThreadPoolExecutor() as pool:
         compiling = pool.submit(tools.build)
         try:
-            folder = image.ensure(say, release)
+            folder = image.ensure(say, release, shape.kernels())
             disk = machine_disk.ensure(folder, say).name if shape.inventory else image.DISK
             with lock("lab"):
                 requested = shape.record() | {"suite": release.suite, "image": str(folder), "disk": disk}

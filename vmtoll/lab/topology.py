@@ -83,13 +83,23 @@ class LabShape:
         }
         return [Guest.model_validate({**guest, **shared}) for guest in self.guests]
 
+    def kernels(self) -> list[str]:
+        """The packages of kernels that the guests' profiles name, beside the image's own."""
+        names = self.inner_guests().values() if self.inventory else [guest["profile"] for guest in self.guests]
+        packages = (profiles.load(name).kernel.package for name in names)
+        return sorted({package for package in packages if package})
+
+    def inner_guests(self) -> dict[str, str]:
+        """The guests that are made inside of the lab's KVM hosts: name → profile."""
+        if not self.inventory:
+            return {}
+        hosts = self.inventory["all"]["children"]["suts"]["children"]["kvm_guests"]["hosts"]
+        return {name: variables["vmtoll_profile"] for name, variables in hosts.items()}
+
     def record(self) -> dict[str, object]:
         """The topology and each guest's profile; vmtoll rebuilds a lab whose record differs."""
         guests = {guest["name"]: guest["profile"] for guest in self.guests}
-        if self.inventory:
-            inner_guests = self.inventory["all"]["children"]["suts"]["children"]["kvm_guests"]["hosts"]
-            guests |= {name: variables["vmtoll_profile"] for name, variables in inner_guests.items()}
-        return {"topology": self.topology, "guests": guests}
+        return {"topology": self.topology, "guests": guests | self.inner_guests()}
 
     def memory_mib(self) -> int:
         """Memory of all machines and guests together, in MiB."""

@@ -3,7 +3,7 @@
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +33,24 @@ def guests_with_profile(data: Mapping[str, Any], source: Path) -> list[Guest]:
     return guests
 
 
-def role_entry(vm: Guest, kind: profiles.Kind = "guests", *, tsc_khz: int | None = None) -> dict[str, str]:
+def kernels_of(guests: Iterable[Guest], kind: profiles.Kind = "guests") -> list[str]:
+    """The packages of kernels that the image of these guests needs beside its own."""
+    packages = (profiles.load(vm.profile, kind=kind).kernel.package for vm in guests if vm.state == "present")
+    return sorted({package for package in packages if package})
+
+
+def role_entry(vm: Guest, kind: profiles.Kind = "guests", *, tsc_khz: int | None = None) -> dict[str, Any]:
     """An element of the role's kvm_guest_list. A guest to remove gets no XML: its profile may no longer fit it.
 
     Guests have this machine's architecture, because their image is made on it. `tsc_khz`: see render.
     """
-    xml = ""
-    if vm.state == "present":
-        xml = render(
-            profiles.load(vm.profile, kind=kind), vm, files_of_role(vm.name), architecture=here(), tsc_khz=tsc_khz
-        )
-    return vm.model_dump(include={"name", "state", "domain", "public_key"}) | {"xml": xml}
+    entry = vm.model_dump(include={"name", "state", "domain", "public_key"})
+    if vm.state == "absent":
+        return entry | {"xml": ""}
+    profile = profiles.load(vm.profile, kind=kind)
+    files = files_of_role(vm.name, profile.kernel)
+    xml = render(profile, vm, files, architecture=here(), tsc_khz=tsc_khz)
+    return entry | {"xml": xml, "boot_files": profile.kernel.files}
 
 
 def make_guests(
@@ -81,8 +88,10 @@ def make_guests(
     }
     variables: dict[str, object] = {"kvm_guest_lists": lists}
     if present:
+        folder = image.ensure(say, release, kernels_of(present))
         variables |= {
-            "kvm_guest_image_source": str(image.ensure(say, release)),
+            "kvm_guest_image_source": str(folder),
+            "kvm_guest_image_files": image.files(folder),
             "kvm_guest_host_key": str(host_key()),
             "kvm_guest_emulator": list(here().qemu),
         }

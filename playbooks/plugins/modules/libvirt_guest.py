@@ -57,6 +57,8 @@ options:
 
 # The host key is a file and not in the domain: QEMU's command line has the domain's texts, and every user can read it.
 PARTS = ("xml", "host_key", "qcow2")
+# Files of a kernel of its own, which the role has copied: NAME.vmlinuz-DIGEST. The domain names those in use.
+KERNEL_PARTS = ("vmlinuz", "initrd")
 
 
 class GuestError(Exception):
@@ -69,6 +71,7 @@ class Guest:
     def __init__(self, parameters: dict[str, Any], *, check: bool) -> None:
         self.name = parameters["domain"] or parameters["name"]
         self.folder = Path(parameters["folder"])
+        self.kernel_stem = parameters["name"]
         self.files = {part: self.folder / f"{parameters['name']}.{part}" for part in PARTS}
         self.texts = {part: parameters[part] for part in ("xml", "host_key")}
         self.image = parameters["image"]
@@ -90,7 +93,8 @@ class Guest:
         if self._state():
             verbs, harmless = ("destroy", "undefine"), ("domain is not running", "failed to get domain")
             self._virsh(f"remove {self.name}", verbs, harmless_errors=harmless)
-        for file in self.files.values():
+        kernels = [file for part in KERNEL_PARTS for file in self.folder.glob(f"{self.kernel_stem}.{part}-*")]
+        for file in (*self.files.values(), *(kernel for kernel in kernels if str(kernel) not in self.texts["xml"])):
             if file.exists():
                 self.done.append(f"remove {file}")
                 if not self.check:
