@@ -68,6 +68,17 @@ def _cpuinfo(*keys: str) -> str:
     return ""
 
 
+def _stepping() -> str:
+    """Family, model and stepping of the CPU, as `25-17-1`; empty where the kernel does not number them."""
+    numbers = [_cpuinfo(key) for key in ("cpu family", "model", "stepping")]
+    return "-".join(numbers) if all(numbers) else ""
+
+
+def _sockets() -> int:
+    packages = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/physical_package_id")
+    return len({read(str(path)) for path in packages}) or 1
+
+
 def _nic() -> str:
     """Driver and MTU of every interface but the loopback."""
     interfaces = []
@@ -110,7 +121,9 @@ def machine_facts() -> Facts:
         "cmdline": read("/proc/cmdline"),
         "cpu_model": _cpuinfo("model name", "Model"),
         "cpus_allowed": len(os.sched_getaffinity(0)),
+        "stepping": _stepping(),
         "microcode": _cpuinfo("microcode"),
+        "sockets": _sockets(),
         "mitigations": {path.name: read(str(path)) for path in vulnerabilities},
         "governor": read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "smt": read("/sys/devices/system/cpu/smt/control"),

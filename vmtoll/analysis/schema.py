@@ -4,6 +4,7 @@ import json
 from functools import cache
 
 from vmtoll.model.columns import Column, Schema, table_schema
+from vmtoll.model.host_columns import hosts_schema
 from vmtoll.model.verdict_columns import claims_schema, effects_schema, verdicts_schema
 from vmtoll.paths import PROJECT
 
@@ -12,6 +13,7 @@ FOLDER = PROJECT / "results" / "schema"
 Fields = list[Column]
 MODEL_SCHEMAS = {
     "trials": table_schema, "verdicts": verdicts_schema, "effects": effects_schema, "claims": claims_schema,
+    "hosts": hosts_schema,
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from vmtoll.files import first_line
 from vmtoll.model.errors import LoadError
 from vmtoll.model.finding import Role
 from vmtoll.model.hardware import Hardware
+from vmtoll.model.host_columns import FACETS
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
 from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.trial import Accelerator, Arm, Scenario
@@ -32,7 +33,7 @@ _SCENARIO = (
 _TABLE_QUERIES = {
     "trials": """
 SELECT testbed, experiment, {scenario} AS scenario, run_id, block, "order", attempt, environment, replicate,
-       accelerator, hardware, validity
+       accelerator, hardware, validity, findings
 FROM {source}
 QUALIFY row_number() OVER (PARTITION BY testbed, experiment, run_id, block, "order" ORDER BY attempt DESC) = 1
 """,
@@ -86,6 +87,16 @@ FROM trials
 GROUP BY ALL
 ORDER BY ALL
 """
+_FAILURES = """
+SELECT experiment, environment, cause, count(*) AS trials, count(DISTINCT testbed) AS testbeds
+FROM (
+    SELECT experiment, environment, testbed, unnest(list_distinct(string_split(findings, ' '))) AS cause
+    FROM trials WHERE validity = 'invalid' AND findings IS NOT NULL
+)
+WHERE cause NOT LIKE '%@%'
+GROUP BY ALL
+ORDER BY trials DESC, experiment, environment, cause
+"""
 _MACHINES = """
 SELECT testbed, role, count(DISTINCT host) AS machines, count(*) AS seconds,
        avg(cpu_user_pct + cpu_system_pct) AS cpu_pct, max(cpu_user_pct + cpu_system_pct) AS cpu_max_pct,
@@ -93,6 +104,17 @@ SELECT testbed, role, count(DISTINCT host) AS machines, count(*) AS seconds,
 FROM {source}
 GROUP BY ALL
 ORDER BY ALL
+"""
+
+
+# A test bed's host: that of its guests, else the machine under test itself; of several, the first by name.
+_HOSTS = """
+SELECT testbed, {facets}
+FROM {source}
+WHERE role IN ('kvm_host', 'sut')
+QUALIFY row_number() OVER (
+    PARTITION BY testbed ORDER BY role <> 'kvm_host', environment <> 'metal', run_id DESC, host
+) = 1
 """
 
 
@@ -166,6 +188,17 @@ class BedTrials:
     valid: int
     suspect: int
     invalid: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Trials of an environment that are invalid for one cause, the code of a finding; `testbeds`: on how many."""
+
+    experiment: str
+    environment: str
+    cause: str
+    trials: int
+    testbeds: int
 
 
 @dataclass(frozen=True)
@@ -246,8 +279,23 @@ class Dataset:
         """Figures of each test bed's A/A controls."""
         return [BedControl(**_with_model_types(row)) for row in self._rows(_CONTROLS)]
 
+    def hosts(self) -> dict[str, dict[str, str | None]]:
+        """Test bed → facet → its value on the host, as text; without those that were written before hosts were a table.
+
+        Raises LoadError.
+        """
+        if not self._list_files("hosts"):
+            return {}
+        facets = ", ".join(f"{name}::VARCHAR AS {name}" for name in FACETS)
+        rows = self._rows(_HOSTS.format(facets=facets, source=self._table("hosts")))
+        return {row.pop("testbed"): row for row in rows}
+
     def counts(self) -> list[BedTrials]:
         return [BedTrials(**row) for row in self._rows(_COUNTS)]
+
+    def failures(self) -> list[Failure]:
+        """The causes of invalid trials, the most frequent first; a trial counts for each of its codes."""
+        return [Failure(**row) for row in self._rows(_FAILURES)]
 
     def machines(self) -> list[MachineLoad]:
         return [MachineLoad(**row) for row in self._rows(_MACHINES.format(source=self._table("samples")))]

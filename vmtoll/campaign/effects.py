@@ -25,7 +25,8 @@ from pydantic import TypeAdapter
 from vmtoll.analysis.judge import Evidence, Family, Judgement, control_differences, in_ratio
 from vmtoll.analysis.judged import ratio_fields
 from vmtoll.analysis.pairs import Bounds
-from vmtoll.campaign.dataset import BedComparison, BedControl, BedTrials, Dataset, Latency, MachineLoad
+from vmtoll.campaign.dataset import BedComparison, BedControl, BedTrials, Dataset, Failure, Latency, MachineLoad
+from vmtoll.campaign.facets import Fleet, fleet
 from vmtoll.model.finding import Code, Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.metric import METRICS, Loop, loop_of
@@ -86,11 +87,12 @@ class Effect:
 class Figures:
     """All figures of a campaign.
 
-    `emulated`: software emulated a guest; `kvm_hardware`: what the hosts of KVM guests run on; `margin`: of practical
-    equivalence, a fraction.
+    `location`: of the dataset; `emulated`: software emulated a guest; `kvm_hardware`: what the hosts of KVM guests run
+    on; `margin`: of practical equivalence, a fraction.
     """
 
     campaign: str
+    location: str
     emulated: bool
     kvm_hardware: tuple[Hardware, ...]
     margin: float
@@ -98,6 +100,8 @@ class Figures:
     effects: tuple[Effect, ...]
     latencies: tuple[Latency, ...]
     machines: tuple[MachineLoad, ...]
+    failures: tuple[Failure, ...]
+    fleet: Fleet
 
     def to_json(self) -> bytes:
         """figures.json."""
@@ -116,10 +120,12 @@ def campaign_figures(
     has only one; `memory_mb`: memory that DuckDB may use before it writes to the temporary folder.
     """
     with Dataset(location, name, memory_mb) as dataset:
-        effects = campaign_effects(dataset.effects(), dataset.controls(), margin)
+        rows = dataset.effects()
+        effects = campaign_effects(rows, dataset.controls(), margin)
         kinds = {effect.hardware for effect in effects if effect.accelerator is Accelerator.KVM}
         return Figures(
             campaign=dataset.campaign,
+            location=dataset.location,
             emulated=any(effect.accelerator is Accelerator.TCG for effect in effects),
             kvm_hardware=tuple(kind for kind in Hardware if kind in kinds),
             margin=margin,
@@ -127,6 +133,8 @@ def campaign_figures(
             effects=tuple(effects),
             latencies=tuple(dataset.latencies()),
             machines=tuple(dataset.machines()),
+            failures=tuple(dataset.failures()),
+            fleet=fleet(rows, dataset.hosts(), margin),
         )
 
 

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from numpy.typing import NDArray
 
 from vmtoll.campaign.dataset import Latency
 from vmtoll.campaign.effects import BedEffect, Effect, Figures
+from vmtoll.campaign.facets import Comparison
 from vmtoll.model.metric import TAIL, THROUGHPUT
-from vmtoll.model.verdict import Kind, VerdictReason
+from vmtoll.model.verdict import Estimate, Kind, VerdictReason
 from vmtoll.report import page as pages
 from vmtoll.report.plot import GUESTS, INK, SOFT, Chart, log_ticks, new_figure, row_axis, style
 from vmtoll.report.words import (
@@ -35,6 +37,10 @@ from vmtoll.statistics.thresholds import MIN_TEST_BEDS
 
 HEADLINES = (THROUGHPUT.name, TAIL.name)
 MOST_ROWS = 24
+# A page lists test beds one by one, and draws a mark for each, up to MOST_BEDS; of more it says how they are
+# distributed, and lists the MOST_ODD oddest.
+MOST_BEDS, MOST_ODD = 50, 20
+_BINS = 60
 
 
 def draw(effects: Sequence[Effect]) -> list[tuple[str, Chart]]:
@@ -49,7 +55,7 @@ def draw(effects: Sequence[Effect]) -> list[tuple[str, Chart]]:
         return [(f"testbeds-{number}", _chart(entries)) for number, entries in enumerate(groups.values(), start=1)]
 
 
-def label(row: Effect | Latency) -> str:
+def label(row: Effect | Latency | Comparison) -> str:
     """The scenario in words."""
     return f"{row.scenario.server} · {row.scenario.workload}, {load_text(row.scenario.load)}"
 
@@ -68,10 +74,13 @@ def _chart(entries: Sequence[Effect]) -> Chart:
     axes.axvline(0, color=INK, lw=1.0, zorder=1)
     for row, effect in enumerate(shown):
         beds = np.log([bed.estimate.ratio for bed in effect.by_testbed if bed.estimate])
-        jitter = np.linspace(-0.2, 0.2, len(beds)) if len(beds) > 1 else np.zeros(len(beds))
-        axes.scatter(
-            beds, row + jitter, s=20, alpha=0.8, zorder=3, marker="o", facecolors="none", edgecolors=GUESTS[0]
-        )  # fmt: skip
+        if len(beds) > MOST_BEDS:
+            _distribution(axes, row, beds)
+        else:
+            jitter = np.linspace(-0.2, 0.2, len(beds)) if len(beds) > 1 else np.zeros(len(beds))
+            axes.scatter(
+                beds, row + jitter, s=20, alpha=0.8, zorder=3, marker="o", facecolors="none", edgecolors=GUESTS[0]
+            )  # fmt: skip
         for estimate, colour, width, order in (
             (effect.prediction, SOFT, 1.0, 2),
             (effect.verdict.estimate, INK, 3.0, 4),
@@ -89,8 +98,10 @@ def _chart(entries: Sequence[Effect]) -> Chart:
     alternative = "; ".join(
         f"{label(e)}: {text(e)}, {estimate_text(e.verdict)}, {plural(e.verdict.blocks, 'test bed')}" for e in shown
     )
+    is_many = any(len(effect.by_testbed) > MOST_BEDS for effect in shown)
+    marks = "Shape: how the test beds are distributed" if is_many else "Circle: a test bed"
     caption = (
-        "Circle: a test bed. Diamond: their mean; thick: its interval over test beds, as far as findings allow; "
+        f"{marks}. Diamond: their mean; thick: its interval over test beds, as far as findings allow; "
         "thin: where one further test bed lies."
     )
     if len(entries) > len(shown):
@@ -98,6 +109,16 @@ def _chart(entries: Sequence[Effect]) -> Chart:
     metric = METRIC_LABELS[first.verdict.metric.name].label
     title = f"{first.experiment}: {metric}, {first.arm}{platform} against {first.baseline}"
     return Chart(title, caption, alternative + ".", figure)
+
+
+def _distribution(axes: Any, row: int, beds: NDArray[np.float64]) -> None:
+    """Draw how many test beds lie where, as a shape above the line of a row; the height is of the largest bin."""
+    counts, edges = np.histogram(beds, bins=_BINS)
+    heights = 0.42 * counts / counts.max()
+    axes.fill_between(
+        np.repeat(edges, 2)[1:-1], row + 0.22, row + 0.22 - np.repeat(heights, 2), color=GUESTS[0], alpha=0.35, lw=0,
+        zorder=3,
+    )  # fmt: skip
 
 
 def _ratio_ticks(axes: Any) -> None:
@@ -129,7 +150,7 @@ def write_page(figures: Figures, output: Path) -> Path:
     template = pages.environment()
     template.filters |= {
         "scenario": label, "text": text, "estimate": lambda effect: estimate_text(effect.verdict),
-        "prediction": _prediction, "spread": _spread,
+        "prediction": _prediction, "spread": _spread, "ratio": _ratio,
     }  # fmt: skip
     html = template.get_template("campaign.html.j2").render(
         figures=figures,
@@ -137,6 +158,10 @@ def write_page(figures: Figures, output: Path) -> Path:
         experiments=list(dict.fromkeys(effect.experiment for effect in figures.effects)),
         labels={name: words.label for name, words in METRIC_LABELS.items()},
         on_testbed=_on_testbed,
+        beds=len({row.testbed for row in figures.testbeds}),
+        most_beds=MOST_BEDS,
+        odd=figures.fleet.odd[:MOST_ODD],
+        totals=_totals(figures),
         charts=[(name, chart, Markup(pages.inline_svg(chart, name))) for name, chart in draw(figures.effects)],
     )
     return pages.write(output, html)
@@ -156,6 +181,17 @@ def sentence(figures: Figures) -> str:
     return f"{start}, {len(headline)} comparisons of throughput or tail: {kinds}."
 
 
+def _totals(figures: Figures) -> list[dict[str, Any]]:
+    """For each experiment, the sums over its test beds."""
+    totals: dict[str, Counter[str]] = {}
+    for row in figures.testbeds:
+        counts = totals.setdefault(row.experiment, Counter())
+        counts.update(
+            testbeds=1, runs=row.runs, blocks=row.blocks, valid=row.valid, suspect=row.suspect, invalid=row.invalid
+        )
+    return [{"experiment": experiment, **counts} for experiment, counts in totals.items()]
+
+
 def _on_testbed(effect: Effect, bed: BedEffect) -> str:
     """The estimate of a test bed with the level of its interval; without an estimate, the reason."""
     if bed.estimate is None:
@@ -173,6 +209,10 @@ def _prediction(effect: Effect) -> str:
     if effect.verdict.metric.higher_is_better:
         return f"{100 * (1 - interval.high):.1f}% to {100 * (1 - interval.low):.1f}%"
     return f"{interval.low:.2f}× to {interval.high:.2f}×"
+
+
+def _ratio(estimate: Estimate) -> str:
+    return f"{estimate.ratio:.3f}× ({estimate.low:.3f}× to {estimate.high:.3f}×)"
 
 
 def _spread(effect: Effect) -> str:

@@ -13,6 +13,7 @@ from vmtoll.campaign.effects import campaign_figures
 from vmtoll.campaign.page import write_page as write_html
 from vmtoll.files import replacing, write_durably
 from vmtoll.model.errors import LoadError
+from vmtoll.model.host_columns import host_rows
 from vmtoll.model.run import Manifest
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.model.verdict_columns import claim_rows, effect_rows, verdict_rows
@@ -79,6 +80,9 @@ _WRITERS: dict[str, Callable[[Run, RunAnalysis, Path], None]] = {
     "samples": lambda run, _, path: tables.write_samples(run, {name: name for name in run.hosts}, path),
     "seconds": lambda run, _, path: tables.write_seconds(run, path),
     "histograms": lambda run, _, path: tables.write_histograms(run, path),
+    "hosts": lambda run, _, path: tables.write_rows(
+        host_rows(run.manifest.run_id, run.hosts, run.manifest.disclosure, run.manifest.link_mbit), "hosts", path
+    ),
     "claims": lambda _, analysis, path: tables.write_rows(claim_rows(analysis), "claims", path),
     "effects": lambda _, analysis, path: tables.write_rows(effect_rows(analysis), "effects", path),
     "verdicts": lambda _, analysis, path: tables.write_rows(verdict_rows(analysis), "verdicts", path),

@@ -40,7 +40,9 @@ class HostFacts(BaseModel):
     cmdline: str | None = None
     cpu_model: str | None = None
     cpus_allowed: int | None = None
+    stepping: str | None = None
     microcode: str | None = None
+    sockets: int | None = None
     mitigations: dict[str, str] = {}
     governor: str | None = None
     smt: str | None = None

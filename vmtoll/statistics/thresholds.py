@@ -11,6 +11,7 @@ MARGIN = 0.02  # difference to plan blocks for where no margin of equivalence ap
 MIN_BLOCKS, MIN_EQUIVALENT_BLOCKS = 3, 6
 MIN_BOOTS, MIN_EQUIVALENT_BOOTS = 3, 4
 MIN_TEST_BEDS = 5
+MIN_FLEET = 20  # test beds from which on their hosts are compared: fewer do not say what is usual
 MAX_BLOCKS = 1000  # where the search for "how many more blocks" gives up
 
 SPREAD_FLOOR = 0.002  # least standard deviation of a block's log ratio: agreement better than 0.2% adds no certainty

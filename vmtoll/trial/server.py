@@ -55,7 +55,7 @@ class TrialServer:
         expected = dict(session.reference.sysctls)
         for name, value in change.sysctls.items() if change else ():
             if name in expected:
-                expected[name] = "\t".join(value.split())  # as the kernel writes several numbers
+                expected[name] = " ".join(value.split())
         return [
             *gates.fingerprint(session.reference.server(self.server).model_dump(), started, self.server, machine),
             *gates.sysctls(expected, started["sysctls"], machine, declared),

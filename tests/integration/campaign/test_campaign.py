@@ -334,5 +334,5 @@ def test_the_commands_of_a_dataset(small: Registry, inventory: Path, tmp_path: P
     assert figures["campaign"] == "c"
     said = runner.invoke(app, ["campaign-report", str(data), "--output", str(tmp_path / "page")]).stdout
     assert said.strip() == f"page: {tmp_path / 'page' / 'campaign.html'}"
-    tables = {"trials", "histograms", "seconds", "samples", "verdicts", "effects", "claims"}
+    tables = {"trials", "histograms", "seconds", "samples", "verdicts", "effects", "claims", "hosts"}
     assert {path.name for path in data.iterdir()} == tables

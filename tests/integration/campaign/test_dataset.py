@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -31,8 +32,9 @@ from vmtoll.analysis.histograms import merged_histogram
 from vmtoll.analysis.run import frame_of, load_run
 from vmtoll.analysis.schema import fields, names
 from vmtoll.analysis.verdict import analyse
-from vmtoll.campaign.dataset import BedComparison, BedControl
+from vmtoll.campaign.dataset import BedComparison, BedControl, Dataset
 from vmtoll.campaign.effects import Effect, Figures, campaign_effects, campaign_figures
+from vmtoll.campaign.facets import Fleet
 from vmtoll.campaign.page import text, write_page
 from vmtoll.campaign.store import add_run, has_run, partition
 from vmtoll.model.columns import flat
@@ -117,7 +119,7 @@ def test_a_partition_is_the_run_column_by_column(runs: dict[str, Path], dataset:
     run = load_run(runs["00"])
     place = "campaign=spring/testbed=00/experiment=synthetic/20260101T000000Z-00.parquet"
     with duckdb.connect() as database:
-        for table in ("trials", "histograms", "seconds", "samples", "verdicts", "effects", "claims"):
+        for table in ("trials", "histograms", "seconds", "samples", "verdicts", "effects", "claims", "hosts"):
             found = database.execute(
                 "DESCRIBE FROM read_parquet($file, hive_partitioning = false)", {"file": str(dataset / table / place)}
             ).fetchall()
@@ -293,10 +295,36 @@ def test_every_test_bed_counts_as_far_as_its_findings_allow(tmp_path: Path) -> N
             effects=(effect,),
             latencies=(),
             machines=(),
+            location="",
+            failures=(),
+            fleet=Fleet(),
         ),
         tmp_path / "campaign.html",
     ).read_text()
     assert page.count("6 trials client-limited or link-limited") == 2
+
+
+def test_the_hosts_of_a_run_are_a_table(runs: dict[str, Path], dataset: Path) -> None:
+    """And the invalid trials are counted by cause."""
+    run = load_run(runs["00"])
+    file = dataset / "hosts/campaign=spring/testbed=00/experiment=synthetic/20260101T000000Z-00.parquet"
+    with duckdb.connect() as database:
+        rows = database.execute("SELECT host, kernel FROM read_parquet($file)", {"file": str(file)}).fetchall()
+    assert dict(rows) == {name: facts.kernel for name, facts in run.hosts.items()}
+    with Dataset(str(dataset), None, 500) as opened:
+        hosts = opened.hosts()
+        failures = opened.failures()
+    assert set(hosts) == set(runs)
+    (sut,) = [facts for facts in run.hosts.values() if facts.environment == "metal"]
+    kvm_host = next((facts for facts in run.hosts.values() if facts.is_kvm_host), sut)
+    assert hosts["00"]["kernel"] == kvm_host.kernel
+    invalid = [record for record in run.records if record.validity is Validity.INVALID]
+    assert bool(invalid) == bool(failures)
+
+
+def test_a_dataset_from_before_hosts_were_a_table_is_read(dataset: Path, tmp_path: Path) -> None:
+    shutil.copytree(dataset, tmp_path / "old", ignore=shutil.ignore_patterns("hosts"))
+    assert campaign_figures(str(tmp_path / "old")).fleet == Fleet()
 
 
 def test_a_test_bed_whose_guest_gave_no_figure_is_listed() -> None:
