@@ -83,7 +83,7 @@ run: setup ## run an experiment (E=demo; E=all: every published one; SCALE=small
 	@$(VMTOLL) run $(E) $(if $(SCALE),--scale $(SCALE)) $(LAB_OPTIONS)
 
 campaign: setup ## run experiments (E="demo …") on every test bed of INVENTORY in parallel (SCALE=, LIMIT=)
-	@$(VMTOLL) campaign $(E) $(if $(SCALE),--scale $(SCALE)) $(LAB_OPTIONS)
+	@$(VMTOLL) campaign run $(E) $(if $(SCALE),--scale $(SCALE)) $(LAB_OPTIONS)
 
 replication: setup ## write the page over the published claims of the last E=all again
 	@$(VMTOLL) replication

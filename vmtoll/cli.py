@@ -88,7 +88,7 @@ _PANELS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
     "Measure": {
         "demo": demo, "run": run, "ab": ab, "measure-service": measure_service, "bisect": bisect, "watch": watch,
         "list": list_names,
-        "campaign": campaign.campaign,
+        "campaign": campaign.app,
     },
     "Read": {
         "show": show, "report": report, "notebook": notebook, "site": site, "replication": replication,

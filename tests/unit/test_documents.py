@@ -69,8 +69,8 @@ def experiments(document: str) -> list[str]:
     for command in re.split(r"\n|&&", "\n".join(blocks(document, "sh"))):
         words = shlex.split(command, comments=True) if "my-lab" in command else []
         found += [name for word in words if word.startswith("E=") for name in word[2:].split()]
-        for command_name in {"run", "campaign"} & set(words):
-            named = words[words.index(command_name) + 1 :]
+        if "run" in words:
+            named = words[words.index("run") + 1 :]
             found += named[: next(n for n, word in enumerate(named) if word.startswith(("-", "E=", "INVENTORY=")))]
     return list(dict.fromkeys(found))
 

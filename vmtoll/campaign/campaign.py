@@ -18,7 +18,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from vmtoll.campaign.fan_out import FORKS, Board, LoggedCommand, Task, fan_out, last_line
-from vmtoll.campaign.store import add_run, write_page
+from vmtoll.campaign.store import add_run, holds, write_page
 from vmtoll.campaign.testbeds import Bed
 from vmtoll.files import write_durably
 from vmtoll.model.document import Document
@@ -74,7 +74,10 @@ class Record(Document):
 
 @dataclass
 class Campaign:
-    """A planned campaign. `folder` holds its measurements so far; `dataset` gets the finished runs."""
+    """A planned campaign. `folder` holds its measurements so far; `dataset` gets the finished runs.
+
+    `of`: the campaign that this one is a part of, as one test bed by itself: its name counts, and no page is written.
+    """
 
     folder: Path
     dataset: Path
@@ -85,10 +88,11 @@ class Campaign:
     program: Sequence[str] = PROGRAM
     failures: dict[Task, str] = field(default_factory=dict)
     page: Path | None = None  # once it is written
+    of: str | None = None
 
     @property
     def name(self) -> str:
-        return self.folder.name
+        return self.of or self.folder.name
 
     @property
     def tasks(self) -> list[Task]:
@@ -134,7 +138,7 @@ class Campaign:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._locked():
             record = self._new_record()
-            remaining = [task for task in self.tasks if not self.run_of(task, "complete")]
+            remaining = [task for task in self.tasks if not self.is_done(task)]
             beds = len(self.testbeds)
             say(f"campaign {self.name}: {len(remaining)} of {len(self.tasks)} runs to measure, {beds} test beds")
             self._write(record)
@@ -148,7 +152,7 @@ class Campaign:
                     self._write(record)
             missing = [task for task in self.tasks if not self._add_to_dataset(task)]
             self._write(record if missing else record.model_copy(update={"ended_at": _now()}))
-            if len(missing) < len(self.tasks):
+            if len(missing) < len(self.tasks) and not self.of:
                 self.page = write_page(str(self.dataset), self.name, self.folder, MEMORY_MB)
         if missing:
             say(f"{len(missing)} of {len(self.tasks)} runs are missing; the same command measures these alone")
@@ -200,12 +204,31 @@ class Campaign:
         text = record.model_copy(update={"testbeds": beds}).model_dump_json(indent=1, by_alias=True)
         write_durably(self.folder / "campaign.json", text.encode() + b"\n")
 
+    def is_done(self, task: Task) -> bool:
+        """Whether a task needs no run: it has a complete one here, or the dataset has one from another machine."""
+        return self.run_of(task, "complete") is not None or self._is_elsewhere(task)
+
+    def is_bed_done(self, bed: str) -> bool:
+        """Whether all runs of a test bed are in the dataset, measured here or by a job of its own."""
+        return all(holds(self.dataset, self.name, bed, experiment) for experiment in self.plans)
+
+    def _is_elsewhere(self, task: Task) -> bool:
+        """Whether the dataset has a run of a task of which this folder knows nothing."""
+        here = self.run_of(task, "complete") or self.run_of(task, "running")
+        return here is None and holds(self.dataset, self.name, *task)
+
     def outcome(self, task: Task) -> RunOutcome:
         """The outcome of a task so far."""
         complete, running = self.run_of(task, "complete"), self.run_of(task, "running")
         run, why = complete or running, self.failures.get(task)
         return RunOutcome(
-            status="complete" if complete else "failed" if why else "running" if running else "waiting",
+            status="complete"
+            if complete or self._is_elsewhere(task)
+            else "failed"
+            if why
+            else "running"
+            if running
+            else "waiting",
             run=str(run.relative_to(self.folder)) if run else None,
             why=why,
         )
@@ -217,6 +240,8 @@ class Campaign:
         """
         run = self.run_of(task, "complete")
         try:
+            if run is None and self._is_elsewhere(task):
+                return True
             if run is None:
                 raise UserError(last_line(self.log(task)) or f"the run did not start; see {self.log(task)}")
             add_run(run, self.dataset, self.name, task[0])
@@ -239,6 +264,30 @@ class Campaign:
         running = self.run_of(task, "running")
         options = {"--limit": bed.limit, "--scale": scale, "--resume": running and str(running.absolute())}
         return argv + [word for option, value in options.items() if value for word in (option, value)]
+
+
+def bed_states(
+    folder: Path, beds: Sequence[str], active: Mapping[str, str], last_lines: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """Test bed → its `state`: that of its job while it is `active`, else `done`, or `ended` with `why`.
+
+    `folder`: of a campaign whose test beds are jobs; each has a campaign.json of its own.
+    """
+    states: dict[str, dict[str, str]] = {}
+    for bed in beds:
+        file = folder / "jobs" / bed / "campaign.json"
+        record = _read(file) if file.exists() else None
+        outcomes = list(record.testbeds[bed].runs.values()) if record and bed in record.testbeds else []
+        if bed in active:
+            states[bed] = {"state": active[bed]}
+        elif outcomes and all(outcome.status == "complete" for outcome in outcomes):
+            states[bed] = {"state": "done"}
+        else:
+            causes = [outcome.why for outcome in outcomes if outcome.why] or [
+                last_lines.get(bed, "its job printed nothing")
+            ]
+            states[bed] = {"state": "ended", "why": causes[0]}
+    return states
 
 
 def _read(file: Path) -> Record:

@@ -49,6 +49,12 @@ def has_run(dataset: Path, campaign: str, testbed: str, run_dir: Path) -> bool:
     return all(_file(dataset, table, campaign, testbed, manifest).exists() for table in _WRITERS)
 
 
+def holds(dataset: Path, campaign: str, testbed: str, experiment: str) -> bool:
+    """Return whether the dataset has a run of an experiment on a test bed: its trials, which come last, are there."""
+    folder = dataset / "trials" / f"campaign={campaign}" / f"testbed={testbed}" / f"experiment={experiment}"
+    return any(folder.glob("*.parquet"))
+
+
 def add_run(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> None:
     """Add a complete run, unless it is there already. Raises LoadError."""
     if not has_run(dataset, campaign, testbed, run_dir):

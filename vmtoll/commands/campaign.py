@@ -1,20 +1,25 @@
-"""The commands of campaigns: campaign, partition, campaign-report."""
+"""The commands of campaigns: campaign run, submit, status, report; partition, campaign-report."""
 
+import shlex
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vmtoll.campaign.fan_out import FORKS
 from vmtoll.commands import values
 from vmtoll.commands.answer import answer, print_json
-from vmtoll.commands.help import describe
+from vmtoll.commands.help import CliCommand, CommandGroup, describe
 from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ScaleOption, outside_bundles, size_of
 from vmtoll.lab import embedded
+from vmtoll.model.errors import UserError
+from vmtoll.model.experiment import Scale
 from vmtoll.paths import RESULTS
 from vmtoll.runner.run import Plan, plan
 from vmtoll.shell import say
-from vmtoll.spec.catalog import Registry
+from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.experiment import load
 
 if TYPE_CHECKING:
@@ -27,27 +32,55 @@ DATA = "data"  # the dataset within a campaign's folder
 # Functions import the campaign's analysis themselves: `--help` should not wait for it.
 
 
-describe(
-    "campaign",
-    "vmtoll campaign demo tails --inventory hosts.yml --dry-run",
-    exits={1: "a run is missing"},
+EXPERIMENTS = typer.Argument(help="Names of experiments (`vmtoll list`).", autocompletion=values.experiments)
+FOLDER_OPTION = typer.Option(
+    help="Folder of the campaign, and its name (default: results/campaigns/<experiments>).", callback=outside_bundles
 )
 
 
-def campaign(
-    experiments: Annotated[
-        list[str], typer.Argument(help="Names of experiments (`vmtoll list`).", autocompletion=values.experiments)
-    ],
+class _Group(CommandGroup):
+    """The commands of a campaign. Once the group itself was the command that is now `run`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            raise UserError(f"say `vmtoll campaign run {shlex.join(args)}`: campaign has {', '.join(self.commands)}")
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=_Group,
+    help="Run experiments on many test beds: here, or as jobs of a cluster; report them together.",
+    epilog=describe(
+        "campaign",
+        "vmtoll campaign run demo tails --inventory hosts.yml --dry-run",
+        "vmtoll campaign submit demo --inventory hosts.yml --output /shared/spring",
+        "vmtoll campaign status /shared/spring",
+        "vmtoll campaign report /shared/spring/data",
+    ),
+    no_args_is_help=True,
+)
+
+
+@app.command(
+    "run",
+    cls=CliCommand,
+    epilog=describe(
+        "campaign run",
+        "vmtoll campaign run demo tails --inventory hosts.yml --dry-run",
+        "vmtoll campaign run demo --bed rack7 --inventory slices/rack7.json --output /shared/spring",
+        exits={1: "a run is missing"},
+    ),
+)
+def run_campaign(
+    experiments: Annotated[list[str], EXPERIMENTS],
     inventory: InventoryOption = None,
+    bed: Annotated[
+        str | None,
+        typer.Option(help="Measure this test bed by itself, as one job; its inventory may hold no other machine."),
+    ] = None,
     limit: LimitOption = None,
     scale: ScaleOption = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of the campaign, and its name (default: results/campaigns/<experiments>).",
-            callback=outside_bundles,
-        ),
-    ] = None,
+    output: Annotated[Path | None, FOLDER_OPTION] = None,
     dataset: Annotated[
         Path | None,
         typer.Option(
@@ -61,8 +94,34 @@ def campaign(
     """Run experiments on every test bed of an inventory (the child groups of `cells`), the test beds in parallel.
 
     A failed test bed does not stop the others. The same command resumes unfinished runs.
-    Each finished run becomes Parquet in the dataset; campaign.html compares the test beds.
+    Each finished run becomes Parquet in the dataset; campaign.html compares the test beds. With --bed it measures one
+    test bed and writes no page: `vmtoll campaign report` does when all are there.
     """
+    campaign = _campaign(experiments, inventory, bed, limit, scale, output, dataset, forks)
+    if dry_run:
+        if as_json:
+            print_json(_schedule(campaign))
+        else:
+            print(_text(campaign))
+        return
+    if not inventory:
+        embedded.equip(
+            (each for planned in campaign.plans.values() for each in planned.resolved.workloads.values()), say
+        )
+    code = campaign.measure()
+    if as_json:
+        answer(result(campaign), as_json=True)
+    elif campaign.page:
+        answer({"page": campaign.page}, as_json=False)
+    elif not code:
+        print(f"dataset: {campaign.dataset}")
+    raise SystemExit(code)
+
+
+def _campaign(
+    experiments: Sequence[str], inventory: Path | None, bed: str | None, limit: str | None, scale: Scale | None,
+    output: Path | None, dataset: Path | None, forks: int,
+) -> "Campaign":  # fmt: skip
     from vmtoll.campaign.campaign import Campaign  # noqa: PLC0415
     from vmtoll.campaign.store import check_name  # noqa: PLC0415
     from vmtoll.campaign.testbeds import read_testbeds  # noqa: PLC0415
@@ -72,21 +131,97 @@ def campaign(
     plans = {name: plan(load(registry.experiment_file(name), registry, size)) for name in dict.fromkeys(experiments)}
     folder = output or CAMPAIGNS / "_".join(plans)
     check_name("campaign", folder.name)
-    campaign = Campaign(folder, dataset or folder / DATA, machines, plans, read_testbeds(machines, limit), forks)
-    if dry_run:
-        if as_json:
-            print_json(_schedule(campaign))
-        else:
-            print(_text(campaign))
-        return
-    if not inventory:
-        embedded.equip((each for planned in plans.values() for each in planned.resolved.workloads.values()), say)
-    code = campaign.measure()
+    beds = read_testbeds(machines, limit)
+    if bed is None:
+        return Campaign(folder, dataset or folder / DATA, machines, plans, beds, forks)
+    chosen = [each for each in beds if each.name == bed]
+    if not chosen:
+        raise UserError(f"{machines}: {unknown('test bed', bed, [each.name for each in beds])}")
+    return Campaign(folder / "jobs" / bed, dataset or folder / DATA, machines, plans, chosen, forks, of=folder.name)
+
+
+@app.command(
+    "submit",
+    cls=CliCommand,
+    epilog=describe(
+        "campaign submit",
+        "vmtoll campaign submit demo --inventory hosts.yml --output /shared/spring --dry-run",
+        "vmtoll campaign submit demo -i hosts.yml --output /shared/spring --sbatch=--partition=lab --at-once 200",
+    ),
+)
+def submit_campaign(
+    experiments: Annotated[list[str], EXPERIMENTS],
+    inventory: InventoryOption = None,
+    limit: LimitOption = None,
+    scale: ScaleOption = None,
+    output: Annotated[Path | None, FOLDER_OPTION] = None,
+    dataset: Annotated[
+        Path | None, typer.Option(help="Parquet dataset directory (default: in the campaign's).")
+    ] = None,
+    sbatch: Annotated[
+        list[str] | None,
+        typer.Option(help="Option for sbatch, as --sbatch=--partition=lab; several times for several."),
+    ] = None,
+    at_once: Annotated[int | None, typer.Option(min=1, help="Most test beds that are measured at once.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write the slices and the script, and submit none.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Submit a campaign to Slurm: an array with one task a test bed; the same command submits what is not done.
+
+    The inventory is read once; each task gets the slice of its test bed. The campaign's folder is on a file system that
+    all nodes see, and so is this installation of vmtoll. `vmtoll campaign status` reads the states back.
+    """
+    from vmtoll.campaign import slices, slurm  # noqa: PLC0415
+    from vmtoll.spec.inventory import read_inventory  # noqa: PLC0415
+
+    if inventory is None:
+        raise UserError("the jobs run on other machines than the embedded lab: give an --inventory")
+    campaign = _campaign(experiments, inventory, None, limit, scale, output, dataset, FORKS)
+    folder = campaign.folder.absolute()
+    busy = slurm.active(slurm.submitted(folder))
+    beds = [bed for bed in campaign.testbeds if bed.name not in busy and not campaign.is_bed_done(bed.name)]
+    slices.write_slices(read_inventory(inventory, limit), beds, folder / "slices")
+    options = {"--scale": scale, "--output": str(folder), "--dataset": str(campaign.dataset.absolute())}
+    words = [word for option, value in options.items() if value for word in (option, str(value))]
+    command = [*campaign.program, "campaign", "run", *campaign.plans, *words]
+    jobs = (
+        [] if dry_run or not beds else slurm.submit(folder, [bed.name for bed in beds], command, sbatch or (), at_once)
+    )
     if as_json:
-        answer(result(campaign), as_json=True)
-    elif campaign.page:
-        answer({"page": campaign.page}, as_json=False)
-    raise SystemExit(code)
+        print_json({"beds": [bed.name for bed in beds], "jobs": [job.number for job in jobs], "busy": busy})
+        return
+    done = len(campaign.testbeds) - len(beds) - len(busy)
+    print(f"{len(beds)} test beds to measure, {len(busy)} waiting or running, {done} done")
+    print(f"submitted as {', '.join(job.number for job in jobs)}" if jobs else "submitted: nothing")
+
+
+@app.command("status", cls=CliCommand, epilog=describe("campaign status", "vmtoll campaign status /shared/spring"))
+def campaign_status(
+    folder: Annotated[
+        Path, typer.Argument(help="Folder of a campaign that was submitted.", exists=True, file_okay=False)
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Say what became of each test bed of a submitted campaign: done, running, pending, or why its job ended."""
+    from vmtoll.campaign import slurm  # noqa: PLC0415
+    from vmtoll.campaign.campaign import bed_states  # noqa: PLC0415
+
+    jobs = slurm.submitted(folder)
+    if not jobs:
+        raise UserError(f"{folder}: no `vmtoll campaign submit` has written {slurm.SUBMITTED} there")
+    states = bed_states(
+        folder, [bed for job in jobs for bed in job.beds], slurm.active(jobs), slurm.last_lines(folder, jobs)
+    )
+    if as_json:
+        print_json(states)
+        return
+    counts = Counter(state["state"] for state in states.values())
+    print(", ".join(f"{count} {state}" for state, count in counts.items()))
+    for bed, state in states.items():
+        if state["state"] == "ended":
+            print(f"{bed}: {state['why']}")
 
 
 describe("partition", "vmtoll partition results/latest --output data --campaign spring --testbed rack1")
@@ -118,6 +253,11 @@ def partition(
 describe("campaign-report", "vmtoll campaign-report results/campaigns/demo_tails/data")
 
 
+@app.command(
+    "report",
+    cls=CliCommand,
+    epilog=describe("campaign report", "vmtoll campaign report results/campaigns/demo_tails/data"),
+)
 def campaign_report(
     dataset: Annotated[str, typer.Argument(help="Folder or URL (s3://…) of a dataset.")],
     campaign: Annotated[

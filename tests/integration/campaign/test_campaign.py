@@ -126,7 +126,7 @@ def test_a_dry_run_lists_runs_by_test_bed_and_starts_nothing(tmp_path: Path) -> 
         "cell_b": {"client2": {}, "metal2": {"vmtoll_environment": "metal"}},
     }
     inventory = write_inventory(tmp_path / "i.yml", groups)
-    words = ["campaign", "demo", "--inventory", str(inventory), "--output", str(tmp_path / "c"), "--dry-run"]
+    words = ["campaign", "run", "demo", "--inventory", str(inventory), "--output", str(tmp_path / "c"), "--dry-run"]
     said = CliRunner().invoke(app, words).stdout
     assert "cell_a" in said and "client2, metal2" in said
     assert "no machine is kvm-default" in said
@@ -141,7 +141,7 @@ def test_a_dry_run_lists_runs_by_test_bed_and_starts_nothing(tmp_path: Path) -> 
 
 
 def test_a_name_that_cannot_be_a_folder_is_refused(inventory: Path, tmp_path: Path) -> None:
-    words = ["campaign", "demo", "--inventory", str(inventory), "--output", str(tmp_path / "a=b"), "--dry-run"]
+    words = ["campaign", "run", "demo", "--inventory", str(inventory), "--output", str(tmp_path / "a=b"), "--dry-run"]
     found = CliRunner().invoke(app, words)
     assert isinstance(found.exception, LoadError)
     assert "campaign 'a=b': letters, digits" in str(found.exception)

@@ -35,7 +35,7 @@ def test_its_machines_are_those_of_one_file(inventory: Path, folder: Path, tmp_p
     assert load_inventory(folder, environments) == load_inventory(inventory, environments)
     assert read_testbeds(folder) == read_testbeds(inventory)
     assert Lab.read(folder, None, print).hosts == Lab.read(inventory, None, print).hosts
-    words = ["campaign", "demo", "--inventory", str(folder), "--output", str(tmp_path / "c"), "--dry-run"]
+    words = ["campaign", "run", "demo", "--inventory", str(folder), "--output", str(tmp_path / "c"), "--dry-run"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     assert "client, metal, metal-two" in done.stdout
