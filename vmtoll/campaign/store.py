@@ -7,9 +7,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
+
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.campaign.effects import campaign_figures
+from vmtoll.campaign.files import merged_files, merged_runs
 from vmtoll.campaign.page import write_page as write_html
 from vmtoll.files import replacing, write_durably
 from vmtoll.model.errors import LoadError
@@ -35,17 +38,32 @@ def partition(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> list
     analysis, files = analyse(run), list[Path]()
     for table, write in _WRITERS.items():
         file = _file(dataset, table, campaign, testbed, run.manifest)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(file) as draft:
-            write(run, analysis, draft)
+        _in_folder(file, lambda draft, write=write: write(run, analysis, draft))
         files.append(file)
     return files
 
 
+def _in_folder(file: Path, write: Callable[[Path], None]) -> None:
+    """Write a file by its draft; again, if a compaction removed the folder while it was empty."""
+    for attempt in range(2):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with replacing(file) as draft:
+                write(draft)
+            return
+        except FileNotFoundError:
+            if attempt or file.parent.exists():
+                raise
+
+
 def has_run(dataset: Path, campaign: str, testbed: str, run_dir: Path) -> bool:
-    """Return whether the dataset has every table of the run. Raises LoadError."""
+    """Return whether the dataset has every table of the run, in its own or in merged files. Raises LoadError."""
     manifest = read_manifest(run_dir)
-    return all(_file(dataset, table, campaign, testbed, manifest).exists() for table in _WRITERS)
+    if all(_file(dataset, table, campaign, testbed, manifest).exists() for table in _WRITERS):
+        return True
+    with duckdb.connect() as database:
+        merged = merged_runs(database, merged_files(database, str(dataset), campaign), testbed)
+    return (testbed, manifest.experiment.name, manifest.run_id) in merged
 
 
 def add_run(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> None:
