@@ -50,14 +50,16 @@ def compact(dataset: Path, campaign: str, memory_mb: int, runs_per_file: int = R
         _remove_remains(folders)
         try:
             files = {table: run_files(database, str(dataset), table, campaign) for table in folders}
-            runs = list(files[TRIALS])
             _require_all_tables(dataset, files)
+            done = _merged_unchanged(database, folders, files)
+            runs = [run for run in files[TRIALS] if run not in done]
             written = {
                 _merge(database, folders, files, runs[first : first + runs_per_file])
                 for first in range(0, len(runs), runs_per_file)
             }
             _drop_from_others(database, folders, set(runs), written)
-            _remove(files, set(runs) | merged_runs(database, merged_files(database, str(dataset), campaign)))
+            _remove(files, merged_runs(database, merged_files(database, str(dataset), campaign)))
+            _remove_empty(folders)
         except duckdb.Error as error:
             raise LoadError(f"{dataset}: {first_line(error)}") from error
         return Compaction(len(runs), before, _count(folders))
@@ -100,6 +102,46 @@ def _require_all_tables(dataset: Path, files: RunFiles) -> None:
             raise LoadError(f"{dataset}: {name} has no table {absent}; write that run again with `vmtoll partition`")
 
 
+def _merged_unchanged(database: duckdb.DuckDBPyConnection, folders: Mapping[str, Path], files: RunFiles) -> set[Run]:
+    """The runs with files of their own whose rows one merged file has already, from a compaction that was killed."""
+    seen, unchanged = set[Run](), set[Run]()
+    for trials in folders[TRIALS].glob("merged-*.parquet"):
+        if runs := files[TRIALS].keys() & merged_runs(database, [str(trials)]):
+            changed = set[Run]().union(
+                *(
+                    _changed(database, files[table], sorted(runs), folder / trials.name)
+                    for table, folder in folders.items()
+                )
+            )
+            unchanged = (unchanged | (runs - changed)) - (runs & seen)
+            seen |= runs
+    return unchanged
+
+
+def _changed(
+    database: duckdb.DuckDBPyConnection, files: Mapping[Run, str], runs: Sequence[Run], merged: Path
+) -> set[Run]:
+    """The runs whose rows in a merged file differ from those in the run's own."""
+    key = ", ".join(RUN)
+    rows = database.execute(f"""
+        SELECT {key} FROM (
+            SELECT {key}, is_own, hash(*COLUMNS(* EXCLUDE (campaign, is_own))) AS row_hash FROM (
+                SELECT *, true AS is_own FROM {read_runs(files[run] for run in runs)}
+                UNION ALL BY NAME
+                SELECT *, false AS is_own FROM {read_merged([str(merged)])} WHERE ({key}) IN ({_values(runs)})
+            )
+        )
+        GROUP BY {key}
+        HAVING count_if(is_own) <> count_if(NOT is_own)
+            OR sum(row_hash) FILTER (WHERE is_own) <> sum(row_hash) FILTER (WHERE NOT is_own)
+    """).fetchall()
+    return {(testbed, experiment, run_id) for testbed, experiment, run_id in rows}
+
+
+def _values(runs: Sequence[Run]) -> str:
+    return "VALUES " + ", ".join(f"({', '.join(map(quoted, run))})" for run in runs)
+
+
 def _merge(
     database: duckdb.DuckDBPyConnection, folders: Mapping[str, Path], files: RunFiles, runs: Sequence[Run]
 ) -> str:
@@ -136,19 +178,22 @@ def _drop_from_others(
             for folder in reversed(folders.values()):
                 (folder / trials.name).unlink()
             continue
-        values = ", ".join(f"({', '.join(map(quoted, run))})" for run in sorted(again))
         for folder in folders.values():
             file = folder / trials.name
-            rows = f"FROM {read_merged([str(file)])} WHERE ({key}) NOT IN (VALUES {values})"
+            rows = f"FROM {read_merged([str(file)])} WHERE ({key}) NOT IN ({_values(sorted(again))})"
             _write(database, rows, file)
 
 
 def _remove(files: RunFiles, runs: set[Run]) -> None:
-    """Remove the files of these runs, the trials first, and the folders that are then empty."""
+    """Remove the files of these runs, the trials first."""
     for table in reversed(files):
         for run in runs & files[table].keys():
-            file = Path(files[table][run])
-            file.unlink(missing_ok=True)
-            with suppress(OSError):
-                file.parent.rmdir()
-                file.parent.parent.rmdir()
+            Path(files[table][run]).unlink(missing_ok=True)
+
+
+def _remove_empty(folders: Mapping[str, Path]) -> None:
+    for folder in folders.values():
+        for testbed in folder.glob("testbed=*"):
+            for empty in (*testbed.iterdir(), testbed):
+                with suppress(OSError):
+                    empty.rmdir()
