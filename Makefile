@@ -14,7 +14,7 @@ endif
 AGREED = $(if $(YES),--yes)
 LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY)) $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup setup-tests demo quick check test test-long test-ci test-kvm-quick test-kvm lint lab-up lab-down lab-status provision status unprovision preflight tune untune run campaign replication report notebook site docs bench-percentiles bench-ods bench-from-log bench-campaign bench-verdicts bench-control-runs bench-histories changelog lock clean
+.PHONY: help setup setup-tests demo quick check test test-long test-ci test-kvm-quick test-kvm lint lab-up lab-down lab-status provision status unprovision preflight tune untune run campaign replication report notebook site docs bench-percentiles bench-ods bench-from-log bench-fleet bench-verdicts bench-control-runs bench-histories changelog lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -109,8 +109,9 @@ bench-ods: setup ## time and memory of a spreadsheet of 100,000 rows
 bench-from-log: setup ## time and memory of a workload out of an access log of 10 million lines
 	@.venv/bin/python -m benchmarks.access_log
 
-bench-campaign: setup ## time and memory of the analysis of 200 million rows of fifty test beds
-	@.venv/bin/python -m benchmarks.campaign
+bench-fleet: setup-tests ## time and memory of the analysis of 10,000 test beds, of compaction, of DuckDB and Spark; writes the table in docs
+	@.venv/bin/pip install -q --require-hashes -r tests/spark.txt
+	@.venv/bin/python -m benchmarks.fleet
 
 bench-verdicts: setup ## how often a page is wrong and what it can see, by simulation; writes the table and chart in docs
 	@.venv/bin/python -m benchmarks.verdicts

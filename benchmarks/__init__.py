@@ -39,11 +39,11 @@ def timed(
     return time.monotonic() - begin, time.process_time() - cpu_begin, peak_mb(), result
 
 
-def peak_mb() -> float:
-    """This process's peak memory in MB (10⁶ bytes), from /proc/self/status.
+def peak_mb(pid: int | str = "self") -> float:
+    """The peak memory of this or another process in MB (10⁶ bytes), from /proc/<pid>/status.
 
     `ru_maxrss` is not used: through fork and exec, it keeps the peak of the process that started this one.
     """
-    kib = re.search(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    kib = re.search(r"^VmHWM:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     assert kib is not None
     return int(kib[1]) * 1024 / 1e6

@@ -1,16 +1,29 @@
 """Query a dataset of many runs in SQL. DuckDB reads the files in place and keeps to its memory limit.
 
-SQL adds up but does not judge: each run's own analysis has put its results in the tables `verdicts` and `effects`.
+SQL adds up but does not judge: each run's own analysis has put its results in the tables `verdicts` and `effects`. Sums
+are in the order of the runs, or of whole numbers, so that the same rows in other files give the same last digit.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from functools import partial
+from typing import Any, Self, TypeVar
 
 import duckdb
 import pandas as pd
 
 from vmtoll.analysis.percentiles import connect, percentiles_of_counts
+from vmtoll.campaign.files import (
+    RUN,
+    Run,
+    matching,
+    merged_files,
+    merged_runs,
+    quoted,
+    read_merged,
+    read_runs,
+    run_files,
+)
 from vmtoll.files import first_line
 from vmtoll.model.errors import LoadError
 from vmtoll.model.finding import Role
@@ -22,8 +35,9 @@ from vmtoll.model.trial import Accelerator, Arm, Scenario
 from vmtoll.model.verdict import Doubt, Kind, VerdictReason
 from vmtoll.model.verdict_columns import doubts_of
 
-HIVE = ("campaign", "testbed", "experiment")  # the keys in the folders' names, in order
 BATCH = 200  # files of a table per query: DuckDB holds each file's metadata on its hundred columns
+Result = TypeVar("Result")
+ATTEMPTS = 3  # at reading files that a compaction removes in the meantime
 # A struct, because nulls inside structs equal each other: a load without guests matches itself.
 _SCENARIO = (
     "struct_pack(server := server, workload := workload, load_kind := load_kind, load_value := load_value, "
@@ -38,14 +52,15 @@ FROM {source}
 QUALIFY row_number() OVER (PARTITION BY testbed, experiment, run_id, block, "order" ORDER BY attempt DESC) = 1
 """,
     "verdicts": """
-SELECT testbed, experiment, {scenario} AS scenario, baseline, compared AS environment, accelerator, hardware, metric,
-       role, measured_by, kind, because, ratio, low, high, level, mean_low, mean_high, standard_error, widened,
+SELECT testbed, experiment, run_id, {scenario} AS scenario, baseline, compared AS environment, accelerator, hardware,
+       metric, role, measured_by, kind, because, ratio, low, high, level, mean_low, mean_high, standard_error, widened,
        noise_floor, open_low, open_high, doubts, blocks, baseline_used, baseline_limited, compared_used,
        compared_limited
 FROM {source} WHERE step IS NULL
 """,
     "effects": """
-SELECT testbed, experiment, {scenario} AS scenario, baseline AS environment, accelerator, hardware, metric, mid
+SELECT testbed, experiment, run_id, {scenario} AS scenario, baseline AS environment, accelerator, hardware, metric,
+       block, mid
 FROM {source} WHERE compared = baseline || '#2'
 """,
 }
@@ -55,15 +70,15 @@ SELECT testbed, experiment, scenario, baseline, environment, accelerator, hardwa
        if(count(DISTINCT role) = 1, any_value(role), NULL) AS role,
        coalesce(string_agg(DISTINCT measured_by, ', ' ORDER BY measured_by), '') AS tool,
        sum(blocks)::BIGINT AS blocks,
-       sum(blocks * ln(ratio)) / sum(blocks) AS mid,
-       sum(weight * ln(mean_low)) / sum(weight) FILTER (mean_low IS NOT NULL) AS low,
-       sum(weight * ln(mean_high)) / sum(weight) FILTER (mean_high IS NOT NULL) AS high,
+       sum(blocks * ln(ratio) ORDER BY run_id) / sum(blocks) AS mid,
+       sum(weight * ln(mean_low) ORDER BY run_id) / sum(weight) FILTER (mean_low IS NOT NULL) AS low,
+       sum(weight * ln(mean_high) ORDER BY run_id) / sum(weight) FILTER (mean_high IS NOT NULL) AS high,
        if(bool_or(blocks > 0 AND standard_error IS NULL), NULL,
-          sqrt(sum(pow(blocks * standard_error, 2))) / sum(blocks)) AS error,
-       sum(weight * ln(1 + widened)) / sum(weight) AS widened, ln(1 + max(noise_floor)) AS noise,
+          sqrt(sum(pow(blocks * standard_error, 2) ORDER BY run_id)) / sum(blocks)) AS error,
+       sum(weight * ln(1 + widened) ORDER BY run_id) / sum(weight) AS widened, ln(1 + max(noise_floor)) AS noise,
        bool_or(open_low) AS open_low, bool_or(open_high) AS open_high,
        sum(baseline_limited)::BIGINT AS limited_baseline, sum(compared_limited)::BIGINT AS limited_compared,
-       coalesce(string_agg(doubts, ' '), '') AS doubts, count(*) AS runs,
+       coalesce(string_agg(doubts, ' ' ORDER BY run_id), '') AS doubts, count(*) AS runs,
        bool_and(baseline_used = baseline_limited OR compared_used = compared_limited) AS all_limited,
        if(count(*) = 1, any_value(kind), NULL) AS kind, min(because) AS because,
        if(count(*) = 1, any_value(verdicts.low), NULL) AS interval_low,
@@ -74,7 +89,8 @@ GROUP BY ALL
 ORDER BY ALL
 """
 _CONTROLS = """
-SELECT testbed, experiment, scenario, environment, accelerator, hardware, metric, avg(ln(mid)) AS mid
+SELECT testbed, experiment, scenario, environment, accelerator, hardware, metric,
+       avg(ln(mid) ORDER BY run_id, block) AS mid
 FROM effects
 GROUP BY ALL
 ORDER BY ALL
@@ -99,8 +115,9 @@ ORDER BY trials DESC, experiment, environment, cause
 """
 _MACHINES = """
 SELECT testbed, role, count(DISTINCT host) AS machines, count(*) AS seconds,
-       avg(cpu_user_pct + cpu_system_pct) AS cpu_pct, max(cpu_user_pct + cpu_system_pct) AS cpu_max_pct,
-       avg(steal_pct) AS steal_pct, max(steal_pct) AS steal_max_pct, max(pressure_cpu_pct) AS pressure_max_pct
+       avg((cpu_user_pct + cpu_system_pct)::DECIMAL(38, 12)) AS cpu_pct,
+       max(cpu_user_pct + cpu_system_pct) AS cpu_max_pct, avg(steal_pct::DECIMAL(38, 12)) AS steal_pct,
+       max(steal_pct) AS steal_max_pct, max(pressure_cpu_pct) AS pressure_max_pct
 FROM {source}
 GROUP BY ALL
 ORDER BY ALL
@@ -249,8 +266,9 @@ class Dataset:
         self.database = connect(memory_mb)
         try:
             self.campaign = campaign or self._only_campaign()
+            self._runs = self._load_runs()
             for table, query in _TABLE_QUERIES.items():
-                self._load_table(table, query)
+                self._from_files(table, partial(self._load_table, table, query))
         except (duckdb.Error, LoadError) as error:
             self.database.close()
             raise LoadError(f"{location}: {first_line(error)}") from error
@@ -284,11 +302,13 @@ class Dataset:
 
         Raises LoadError.
         """
-        if not self._list_files("hosts"):
-            return {}
         facets = ", ".join(f"{name}::VARCHAR AS {name}" for name in FACETS)
-        rows = self._rows(_HOSTS.format(facets=facets, source=self._table("hosts")))
-        return {row.pop("testbed"): row for row in rows}
+
+        def read(sources: list[str]) -> dict[str, dict[str, str | None]]:
+            rows = self._rows(_HOSTS.format(facets=facets, source=_union(sources))) if sources else ()
+            return {row.pop("testbed"): row for row in rows}
+
+        return self._from_files("hosts", read, required=False)
 
     def counts(self) -> list[BedTrials]:
         return [BedTrials(**row) for row in self._rows(_COUNTS)]
@@ -298,12 +318,15 @@ class Dataset:
         return [Failure(**row) for row in self._rows(_FAILURES)]
 
     def machines(self) -> list[MachineLoad]:
-        return [MachineLoad(**row) for row in self._rows(_MACHINES.format(source=self._table("samples")))]
+        return self._from_files(
+            "samples",
+            lambda sources: [MachineLoad(**row) for row in self._rows(_MACHINES.format(source=_union(sources)))],
+        )
 
     def latencies(self) -> list[Latency]:
         """The percentiles of the summed histograms, by scenario and arm."""
         self.database.execute(_SIDES)
-        self.database.execute(_BUCKETS.format(source=self._table("histograms")))
+        self._from_files("histograms", lambda sources: self.database.execute(_BUCKETS.format(source=_union(sources))))
         sides = {row.pop("side"): row for row in self._rows("FROM sides")}
         merged = percentiles_of_counts(
             self.database, "SELECT side, value, sum(n) AS n FROM buckets GROUP BY side, value", ["side"]
@@ -314,43 +337,79 @@ class Dataset:
         latencies = [_latency(sides[side], rows) for side, rows in table.groupby("side")]
         return sorted(latencies, key=_latency_order)
 
-    def _table(self, name: str) -> str:
-        """The SQL that reads a table of the campaign; a column that a file lacks is null there."""
-        return _read(self._files(name, self.campaign))
-
     def _rows(self, query: str) -> Iterator[dict[str, Any]]:
         result = self.database.execute(query)
         columns = [column[0] for column in result.description or ()]
         yield from (dict(zip(columns, row, strict=True)) for row in result.fetchall())
 
-    def _load_table(self, table: str, query: str) -> None:
-        """Create the table in memory from what `query` selects in the files.
-
-        Raises LoadError when the campaign has no run, or a run lacks the table.
-        """
-        runs, available_files = self._list_files("trials"), set(self._list_files(table))
-        if not runs:
+    def _load_runs(self) -> set[Run]:
+        """The campaign's runs: those whose trials are there. Raises LoadError when there are none."""
+        own = run_files(self.database, self.location, "trials", self.campaign)
+        merged = merged_files(self.database, self.location, self.campaign)
+        if not own and not merged:
             raise LoadError(f"no campaign {self.campaign} here; choose another --campaign")
-        files = [file.replace("/trials/campaign=", f"/{table}/campaign=") for file in runs]
-        if run_without := next(
-            (run for run, file in zip(runs, files, strict=True) if file not in available_files), None
-        ):
-            name = run_without.removeprefix(f"{self.location}/")
-            raise LoadError(f"{name} has no table {table}; write that run again with `vmtoll partition`")
-        for first in range(0, len(files), BATCH):
-            source = _read("[" + ", ".join(map(_quoted, files[first : first + BATCH])) + "]")
-            rows = query.format(scenario=_SCENARIO, source=source)
-            self.database.execute((f"INSERT INTO {table} " if first else f"CREATE TEMP TABLE {table} AS ") + rows)
+        return set(own) | merged_runs(self.database, merged)
 
-    def _list_files(self, table: str) -> list[str]:
-        files = self.database.execute(f"SELECT file FROM glob({self._files(table, self.campaign)}) ORDER BY file")
-        return [str(file) for (file,) in files.fetchall()]
+    def _from_files(self, table: str, read: Callable[[list[str]], Result], *, required: bool = True) -> Result:
+        """Call `read` with the table's sources; again, if a compaction removed files that it was about to read."""
+        for attempt in range(ATTEMPTS):
+            sources = self._sources(table, required=required)
+            try:
+                return read(sources)
+            except duckdb.IOException:
+                if attempt == ATTEMPTS - 1 or sources == self._sources(table, required=required):
+                    raise
+        raise AssertionError
+
+    def _sources(self, table: str, *, required: bool = True) -> list[str]:
+        """SQL sources that have each row of the campaign's runs once. Raises LoadError when a run lacks a `required`
+        table.
+        """
+        own = run_files(self.database, self.location, table, self.campaign)  # before the merged ones
+        own = {run: file for run, file in own.items() if run in self._runs}
+        trials = merged_files(self.database, self.location, self.campaign)
+        in_merged = merged_runs(self.database, trials)
+        if required and (absent := min(self._runs - own.keys() - in_merged, default=None)):
+            testbed, experiment, run_id = absent
+            raise LoadError(
+                f"trials/campaign={self.campaign}/testbed={testbed}/experiment={experiment}/{run_id}.parquet has no "
+                f"table {table}; write that run again with `vmtoll partition`"
+            )
+        files = [*own.values()]
+        sources = [read_runs(files[first : first + BATCH]) for first in range(0, len(files), BATCH)]
+        from_merged = self._runs - own.keys() if required else (self._runs - own.keys()) & in_merged
+        if from_merged:
+            merged = [file.replace("/trials/campaign=", f"/{table}/campaign=") for file in trials]
+            there = set(merged_files(self.database, self.location, self.campaign, table))
+            if not required and not there:
+                return sources
+            if without := set(merged) - there:
+                name = min(without).removeprefix(f"{self.location}/")
+                raise LoadError(f"no {name} here; write its runs again with `vmtoll partition`")
+            sources.append(self._of_runs(read_merged(merged), from_merged, in_merged))
+        return sources
+
+    def _of_runs(self, source: str, runs: set[Run], available: set[Run]) -> str:
+        """A source without the runs that a compaction has merged but not yet removed, or has merged since."""
+        if not (others := available - runs):
+            return source
+        values = ", ".join(f"({', '.join(map(quoted, run))})" for run in sorted(others))
+        return f"(FROM {source} WHERE ({', '.join(RUN)}) NOT IN (VALUES {values}))"
+
+    def _load_table(self, table: str, query: str, sources: list[str]) -> None:
+        """Create the table in memory from what `query` selects in the sources."""
+        for number, source in enumerate(sources):
+            rows = query.format(scenario=_SCENARIO, source=source)
+            begin = f"INSERT INTO {table} " if number else f"CREATE OR REPLACE TEMP TABLE {table} AS "
+            self.database.execute(begin + rows)
 
     def _only_campaign(self) -> str:
         """The name of the dataset's only campaign. Raises LoadError when it has none or several."""
-        names = f"regexp_extract(file, 'campaign=([^/]+)', 1) FROM glob({self._files('trials', '*')})"
-        listed = self.database.execute(f"SELECT DISTINCT {names} ORDER BY ALL").fetchall()
-        campaigns = [str(name) for (name,) in listed]
+        files = [
+            *matching(self.database, f"{self.location}/trials/campaign=*/testbed=*/experiment=*/*.parquet"),
+            *merged_files(self.database, self.location, "*"),
+        ]
+        campaigns = sorted({file.split("/campaign=")[-1].split("/")[0] for file in files})
         if not campaigns:
             raise LoadError(
                 "no campaign here (trials/campaign=…/testbed=…/experiment=…/*.parquet); "
@@ -359,10 +418,6 @@ class Dataset:
         if len(campaigns) > 1:
             raise LoadError(f"holds the campaigns {', '.join(campaigns)}; choose one with --campaign")
         return campaigns[0]
-
-    def _files(self, table: str, campaign: str) -> str:
-        """The pattern of a table's files, as an SQL string."""
-        return _quoted(f"{self.location}/{table}/campaign={campaign}/testbed=*/experiment=*/*.parquet")
 
 
 def _with_model_types(row: dict[str, Any]) -> dict[str, Any]:
@@ -399,14 +454,8 @@ def _latency(side: dict[str, Any], rows: pd.DataFrame) -> Latency:
     )  # fmt: skip
 
 
-def _read(files: str) -> str:
-    """The SQL that reads these files, an SQL string or a list of them; a test bed named 07 stays text."""
-    types = ", ".join(f"'{key}': VARCHAR" for key in HIVE)
-    return f"read_parquet({files}, hive_partitioning = true, hive_types = {{{types}}}, union_by_name = true)"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+def _union(sources: Sequence[str]) -> str:
+    return "(" + " UNION ALL BY NAME ".join(f"FROM {source}" for source in sources) + ")"
 
 
 # One number for each scenario and arm: billions of rows are grouped by it instead of by names.

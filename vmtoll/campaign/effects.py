@@ -87,12 +87,11 @@ class Effect:
 class Figures:
     """All figures of a campaign.
 
-    `location`: of the dataset; `emulated`: software emulated a guest; `kvm_hardware`: what the hosts of KVM guests run
-    on; `margin`: of practical equivalence, a fraction.
+    `emulated`: software emulated a guest; `kvm_hardware`: what the hosts of KVM guests run on; `margin`: of practical
+    equivalence, a fraction.
     """
 
     campaign: str
-    location: str
     emulated: bool
     kvm_hardware: tuple[Hardware, ...]
     margin: float
@@ -125,7 +124,6 @@ def campaign_figures(
         kinds = {effect.hardware for effect in effects if effect.accelerator is Accelerator.KVM}
         return Figures(
             campaign=dataset.campaign,
-            location=dataset.location,
             emulated=any(effect.accelerator is Accelerator.TCG for effect in effects),
             kvm_hardware=tuple(kind for kind in Hardware if kind in kinds),
             margin=margin,

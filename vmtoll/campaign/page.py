@@ -145,8 +145,10 @@ _KINDS = {
 }
 
 
-def write_page(figures: Figures, output: Path) -> Path:
-    """Write the page of these figures to the file `output` (replaced whole) and return its path."""
+def write_page(figures: Figures, output: Path, dataset: str = "") -> Path:
+    """Write the page of these figures to the file `output` (replaced whole) and return its path. `dataset`: where the
+    page links to the files of a test bed; empty: it does not.
+    """
     template = pages.environment()
     template.filters |= {
         "scenario": label, "text": text, "estimate": lambda effect: estimate_text(effect.verdict),
@@ -162,6 +164,7 @@ def write_page(figures: Figures, output: Path) -> Path:
         most_beds=MOST_BEDS,
         odd=figures.fleet.odd[:MOST_ODD],
         totals=_totals(figures),
+        dataset=dataset,
         charts=[(name, chart, Markup(pages.inline_svg(chart, name))) for name, chart in draw(figures.effects)],
     )
     return pages.write(output, html)

@@ -3,13 +3,18 @@
 Nothing is scrubbed: a dataset is for those who own the machines. To share a run, make a bundle (`vmtoll publish`).
 """
 
+import os
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+
+import duckdb
 
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.campaign.effects import campaign_figures
+from vmtoll.campaign.files import merged_files, merged_runs
 from vmtoll.campaign.page import write_page as write_html
 from vmtoll.files import replacing, write_durably
 from vmtoll.model.errors import LoadError
@@ -36,23 +41,42 @@ def partition(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> list
     analysis, files = analyse(run), list[Path]()
     for table, write in _WRITERS.items():
         file = _file(dataset, table, campaign, testbed, run.manifest)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(file) as draft:
-            write(run, analysis, draft)
+        _in_folder(file, partial(write, run, analysis))
         files.append(file)
     return files
 
 
+def _in_folder(file: Path, write: Callable[[Path], None]) -> None:
+    """Write a file by its draft; again, if a compaction removed the folder while it was empty."""
+    for attempt in range(2):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with replacing(file) as draft:
+                write(draft)
+            return
+        except FileNotFoundError:
+            if attempt or file.parent.exists():
+                raise
+
+
 def has_run(dataset: Path, campaign: str, testbed: str, run_dir: Path) -> bool:
-    """Return whether the dataset has every table of the run. Raises LoadError."""
+    """Return whether the dataset has every table of the run, in its own or in merged files. Raises LoadError."""
     manifest = read_manifest(run_dir)
-    return all(_file(dataset, table, campaign, testbed, manifest).exists() for table in _WRITERS)
+    if all(_file(dataset, table, campaign, testbed, manifest).exists() for table in _WRITERS):
+        return True
+    with duckdb.connect() as database:
+        merged = merged_runs(database, merged_files(database, str(dataset), campaign), testbed)
+    return (testbed, manifest.experiment.name, manifest.run_id) in merged
 
 
 def holds(dataset: Path, campaign: str, testbed: str, experiment: str) -> bool:
     """Return whether the dataset has a run of an experiment on a test bed: its trials, which come last, are there."""
     folder = dataset / "trials" / f"campaign={campaign}" / f"testbed={testbed}" / f"experiment={experiment}"
-    return any(folder.glob("*.parquet"))
+    if any(folder.glob("*.parquet")):
+        return True
+    with duckdb.connect() as database:
+        merged = merged_runs(database, merged_files(database, str(dataset), campaign), testbed)
+    return any(run[:2] == (testbed, experiment) for run in merged)
 
 
 def add_run(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> None:
@@ -74,7 +98,8 @@ def write_page(dataset: str, campaign: str | None, output: Path, memory_mb: int)
     figures = campaign_figures(dataset, campaign, memory_mb=memory_mb)
     output.mkdir(parents=True, exist_ok=True)
     write_durably(output / "figures.json", figures.to_json() + b"\n")
-    return write_html(figures, output / "campaign.html")
+    link = dataset if "://" in dataset else os.path.relpath(dataset, output)
+    return write_html(figures, output / "campaign.html", link)
 
 
 def _file(dataset: Path, table: str, campaign: str, testbed: str, manifest: Manifest) -> Path:

@@ -3,6 +3,7 @@
 import shlex
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -224,30 +225,54 @@ def campaign_status(
             print(f"{bed}: {state['why']}")
 
 
-describe("partition", "vmtoll partition results/latest --output data --campaign spring --testbed rack1")
+describe(
+    "partition",
+    "vmtoll partition results/latest --output data --campaign spring --testbed rack1",
+    "vmtoll partition --compact --output data --campaign spring",
+)
 
 
 def partition(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(help="Folders of complete runs.", exists=True, file_okay=False, autocompletion=values.runs),
-    ],
     output: Annotated[
         Path, typer.Option(help="Folder of the dataset; other runs in it stay.", callback=outside_bundles)
     ],
     campaign: Annotated[str, typer.Option(help="Name of the campaign that they belong to.")],
-    testbed: Annotated[str, typer.Option(help="Name of the test bed that they were measured on.")],
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Folders of complete runs.", exists=True, file_okay=False, autocompletion=values.runs),
+    ] = None,
+    testbed: Annotated[str | None, typer.Option(help="Name of the test bed that they were measured on.")] = None,
+    is_to_compact: Annotated[
+        bool, typer.Option("--compact", help="Then merge the campaign's many small files into few.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write runs as Parquet: <table>/campaign=…/testbed=…/experiment=…/<run-id>.parquet. Nothing is scrubbed."""
-    from vmtoll.campaign import store  # noqa: PLC0415
+    """Write runs as Parquet: <table>/campaign=…/testbed=…/experiment=…/<run-id>.parquet. Nothing is scrubbed.
 
-    for run in runs:
-        store.partition(run, output, campaign, testbed)
+    `--compact` merges the files of all runs of the campaign. The rows stay the same, and `vmtoll campaign-report` may
+    read meanwhile.
+    """
+    from vmtoll.campaign import store  # noqa: PLC0415
+    from vmtoll.campaign.compaction import compact  # noqa: PLC0415
+    from vmtoll.campaign.effects import MEMORY_MB  # noqa: PLC0415
+
+    if not runs and not is_to_compact:
+        raise UserError("no run given: name folders of runs, or merge the files of the dataset's runs with --compact")
+    if runs and testbed is None:
+        raise UserError("no test bed given: name the one that the runs were measured on with --testbed")
+    for run in runs or ():
+        store.partition(run, output, campaign, str(testbed))
         if not as_json:
             print(f"{run}: in {output}")
+    document: dict[str, object] = {"dataset": output, "runs": runs or []}
+    if is_to_compact:
+        compaction = compact(output, campaign, MEMORY_MB)
+        document["compaction"] = asdict(compaction)
+        if not as_json:
+            files = f"{compaction.files_before:,} files have become {compaction.files_after:,}"
+            print(f"{output}: {compaction.runs:,} runs merged, {files}")
     if as_json:
-        answer({"dataset": output, "runs": runs}, as_json=True)
+        answer(document, as_json=True)
 
 
 describe("campaign-report", "vmtoll campaign-report results/campaigns/demo_tails/data")

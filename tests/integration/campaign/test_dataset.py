@@ -16,7 +16,7 @@ import pytest
 from scipy import stats as scipy_stats
 from statsmodels.stats.meta_analysis import combine_effects
 
-from benchmarks.campaign import BUCKETS, RUN_ROWS, TESTBEDS, make, measure
+from benchmarks.fleet import BUCKETS, RUNS, make, measure_figures
 from tests.support.records import BASELINE
 from tests.support.synthetic_run import (
     Row,
@@ -295,7 +295,6 @@ def test_every_test_bed_counts_as_far_as_its_findings_allow(tmp_path: Path) -> N
             effects=(effect,),
             latencies=(),
             machines=(),
-            location="",
             failures=(),
             fleet=Fleet(),
         ),
@@ -539,11 +538,12 @@ def test_the_page_agrees_with_the_figures(figures: Figures, tmp_path: Path) -> N
 
 
 def test_the_benchmark_finds_what_it_made(tmp_path: Path) -> None:
-    """Five test beds of a run each, within 200 MB of memory."""
-    assert make(tmp_path, TESTBEDS * RUN_ROWS // 10) > 0
-    seconds, cpu_s, _, figures = measure(tmp_path, memory_mb=200)
-    assert seconds > 0 < cpu_s
+    """Five test beds of three runs each, within 200 MB of memory."""
+    beds = 5
+    make(tmp_path, beds)
+    measured, _, figures = measure_figures(tmp_path, memory_mb=200)
+    assert measured.seconds > 0 < measured.cpu_s
     tail = [effect for effect in figures.effects if effect.verdict.metric is TAIL]
-    assert [estimate(effect).ratio for effect in tail] == pytest.approx([1.2] * 4, rel=0.01)
-    assert {effect.verdict.blocks for effect in tail} == {TESTBEDS // 10}
+    assert [estimate(effect).ratio for effect in tail] == pytest.approx([1.2] * 2 * RUNS, rel=0.1)
+    assert {effect.verdict.blocks for effect in tail} == {beds}
     assert sum(row.requests for row in figures.latencies) > BUCKETS

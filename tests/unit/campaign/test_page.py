@@ -35,7 +35,7 @@ def figures(count: int, **keys: float) -> Figures:
     rows, hosts = campaign(1, count, **keys)  # type: ignore[arg-type]
     rows = [replace(row, metric=THROUGHPUT) for row in rows]
     return Figures(
-        campaign="spring", location="data", emulated=False, kvm_hardware=(Hardware.NATIVE,), margin=0.02,
+        campaign="spring", emulated=False, kvm_hardware=(Hardware.NATIVE,), margin=0.02,
         testbeds=tuple(BedTrials(row.testbed, "fleet", 1, 8, 15, 1, 0) for row in rows),
         effects=tuple(campaign_effects(rows, [], 0.02)), latencies=(),
         machines=tuple(MachineLoad(row.testbed, "client", 1, 60, 9.0, 20.0, 0.0, 0.0, 0.1) for row in rows),
@@ -44,7 +44,7 @@ def figures(count: int, **keys: float) -> Figures:
 
 
 def test_a_page_of_ten_thousand_test_beds_lists_the_oddest_alone(tmp_path: Path) -> None:
-    page = write_page(figures(10_000, model=0.08, hosts=30, slow=0.5), tmp_path / "campaign.html")
+    page = write_page(figures(10_000, model=0.08, hosts=30, slow=0.5), tmp_path / "campaign.html", "data")
     text = page.read_text(encoding="utf-8")
     assert page.stat().st_size < 5e6 / 20, "it does not grow with the test beds"
     assert "10,000 test beds" in text

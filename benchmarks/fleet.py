@@ -1,0 +1,305 @@
+"""What a fleet of test beds takes: `python -m benchmarks.fleet [BEDS …]` (default: 50 500 10000).
+
+For each number of test beds, it makes a dataset in a temporary folder, the same each time, with seven tables and three
+runs to a test bed, and measures the analysis and the page. Then it compacts the last dataset and measures again, and
+has DuckDB and Spark read the tables `verdicts` and `effects`. Each measurement has a process of its own. The files are
+in the page cache by then, as far as it holds them.
+
+It fails if compaction changes a figure, if the engines differ, if time grows faster than the number of test beds, or if
+the analysis needs 2 GB. It writes the table in docs/campaigns.md.
+"""
+
+import hashlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import duckdb
+
+from benchmarks import fresh_process, peak_mb, timed, write_measured
+from vmtoll.analysis.schema import fields
+from vmtoll.campaign.compaction import Compaction, compact
+from vmtoll.campaign.effects import MEMORY_MB, Figures, campaign_figures
+from vmtoll.campaign.page import write_page
+from vmtoll.paths import PROJECT
+from vmtoll.publish.tables import TYPES
+
+BEDS = (50, 500, 10_000)
+CAMPAIGN = "bench"
+RUNS, BLOCKS, SERVERS, BUCKETS, SECONDS = 3, 10, 2, 100, 5
+TRIALS = BLOCKS * SERVERS * 2  # of a run: each server on metal and in a guest
+CHUNK = 250  # test beds that are made at once
+MAX_MB = 2000
+MAX_GROWTH = 1.25  # of the CPU time for each test bed, for the noise of the machine
+MAX_DIFFERENCE = 1e-13  # between engines, of a mean of logs: they add up in different orders
+
+# One row for each run: test bed, experiment, run id, and a level of the test bed's own.
+_RUNS_OF = """
+(SELECT 'b' || lpad(bed::VARCHAR, 5, '0') AS testbed, 'bench-' || run AS experiment,
+        'run-' || lpad(bed::VARCHAR, 5, '0') || '-' || run AS run_id, (hash(bed) % 1000) / 1e4 AS level
+ FROM range({first}, {last}) AS beds(bed), range(1, {runs} + 1) AS runs(run)) AS runs
+"""
+_TRIAL = """1 + n // {in_block} AS block, 1 + n % {in_block} AS "order", 1 AS attempt"""
+_TABLES = {
+    "trials": f"""
+SELECT runs.*, {_TRIAL}, if(n % 2 = 0, 'metal', 'kvm-default') AS environment, 1 AS replicate,
+       if(n % 2 = 0, 'none', 'kvm') AS accelerator, 'native' AS hardware,
+       ['lighttpd', 'nginx'][1 + n % {{in_block}} // 2] AS server, 'site' AS workload, 'vegeta' AS tool,
+       'rate' AS load_kind, 1000 AS load_value, if(hash(n, run_id) % 97 = 0, 'suspect', 'valid') AS validity,
+       1000 * (1 + level) * if(n % 2 = 0, 1, 1.2) * (1 + (hash(n, run_id) % 1000) / 1e5) AS response_time_p99_us,
+       (40 + n % {{in_block}} // 2) * if(n % 2 = 0, 1, 1.1) AS server_cpu_us_per_request
+FROM {{runs}}, range({{trials}}) AS numbers(n)
+""",
+    "histograms": f"""
+SELECT runs.*, {_TRIAL}, 'response-time' AS latency,
+       (200 * exp(bucket / 15) * if(n % 2 = 0, 1, 1.2))::BIGINT + bucket AS latency_us,
+       1 + (1000 * exp(-pow((bucket - 25) / 15, 2)))::BIGINT AS "count"
+FROM {{runs}}, range({{trials}}) AS numbers(n), range({{buckets}}) AS buckets(bucket)
+""",
+    "samples": f"""
+SELECT runs.*, {_TRIAL}, 60.0 * n + second AS time_s, role || '-' || testbed AS host, role,
+       (hash(n, second, role) % 9000) / 100 AS cpu_user_pct, 5 AS cpu_system_pct,
+       if(role = 'kvm_guest', (hash(second, n) % 100) / 100, 0) AS steal_pct, 0.5 AS pressure_cpu_pct
+FROM {{runs}}, range({{trials}}) AS numbers(n), range({{seconds}}) AS seconds(second),
+     (SELECT unnest(['client', 'metal', 'kvm_guest']) AS role)
+""",
+}
+_EMPTY = ("seconds", "claims")  # without a published claim, and of a tool that logs no send times
+_COMPARED = """
+SELECT runs.*, server, 'site' AS workload, 'rate' AS load_kind, 1000 AS load_value, 'vegeta' AS tool,
+       'metal' AS baseline, compared, 'kvm' AS accelerator, 'native' AS hardware, metric, 'primary' AS role,
+       'vegeta' AS measured_by
+FROM {runs}, (SELECT unnest(['lighttpd', 'nginx']) AS server), (SELECT unnest(['tail', 'cpu']) AS metric),
+     (SELECT unnest(['kvm-default', 'metal#2']) AS compared)
+"""
+_TABLES |= {
+    "verdicts": f"""
+SELECT * EXCLUDE (level), 1.2 * (1 + level) * (1 + (hash(server, metric, run_id) % 1000) / 1e5) AS ratio,
+       ratio - 0.01 AS mean_low, ratio + 0.01 AS mean_high, 'slower' AS kind, 0.9 * ratio AS low, 1.1 * ratio AS high,
+       0.01 AS level, 0.005 AS standard_error, 0 AS widened, false AS open_low, false AS open_high,
+       {{blocks}} AS blocks, {{blocks}} AS baseline_used, {{blocks}} AS compared_used, 0 AS baseline_limited,
+       0 AS compared_limited
+FROM ({_COMPARED}) WHERE compared <> 'metal#2'
+""",
+    "effects": f"""
+SELECT * EXCLUDE (level, number), 1 + number AS block, 1 AS boot,
+       if(compared = 'metal#2', 1, 1.2 * (1 + level)) * (0.995 + (hash(server, metric, run_id, number) % 1000) / 1e5)
+       AS mid, mid - 0.01 AS low, mid + 0.01 AS high, 2 AS n
+FROM ({_COMPARED}), range({{blocks}}) AS blocks(number)
+""",
+}
+
+
+def make(folder: Path, beds: int, runs: int = RUNS, tables: Sequence[str] = (*_TABLES, *_EMPTY)) -> int:
+    """Write the dataset of this many test beds; return the number of its files. `tables`: with the trials first."""
+    with duckdb.connect(config={"threads": 1}) as database:
+        database.execute("SET enable_progress_bar = false; SET partitioned_write_max_open_files = 2000")
+        for first in range(0, beds, CHUNK):
+            rows = _RUNS_OF.format(first=first, last=min(beds, first + CHUNK), runs=runs)
+            for table in (table for table in tables if table in _TABLES):
+                _write(database, table, _TABLES[table], rows, folder / table / f"campaign={CAMPAIGN}")
+        for table in (table for table in tables if table in _EMPTY):
+            _write_empty(database, table, folder)
+    return len(parquet_files(folder))
+
+
+def _write(database: duckdb.DuckDBPyConnection, table: str, query: str, runs: str, folder: Path) -> None:
+    """Write a table's rows with all columns of its schema, in its order, those that the query lacks empty: a file for
+    each run, which DuckDB writes into a folder of its own.
+    """
+    values = {"trials": TRIALS, "in_block": SERVERS * 2, "buckets": BUCKETS, "seconds": SECONDS, "blocks": BLOCKS}
+    rows = query.format(runs=runs, **values)
+    columns = ", ".join(f'"{field["name"]}"::{TYPES[field["type"]]} AS "{field["name"]}"' for field in fields(table))
+    with tempfile.TemporaryDirectory(dir=folder.parents[1]) as draft:
+        database.execute(f"""
+COPY (SELECT {columns}, testbed, experiment, run_id AS file FROM ({_no_rows(table)} UNION ALL BY NAME ({rows})))
+TO '{draft}' (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (testbed, experiment, file), OVERWRITE_OR_IGNORE)
+""")
+        for part in Path(draft).glob("testbed=*/experiment=*/file=*"):
+            (file,) = part.glob("*.parquet")
+            run = folder / part.relative_to(draft).parent / f"{part.name.removeprefix('file=')}.parquet"
+            run.parent.mkdir(parents=True, exist_ok=True)
+            file.rename(run)
+
+
+def _write_empty(database: duckdb.DuckDBPyConnection, table: str, folder: Path) -> None:
+    """Write a table without rows: the same file for each run."""
+    with tempfile.TemporaryDirectory(dir=folder) as draft:
+        file = Path(draft) / "empty"
+        database.execute(f"COPY ({_no_rows(table)}) TO '{file}' (FORMAT parquet)")
+        for trials in parquet_files(folder / "trials"):
+            run = folder / table / trials.relative_to(folder / "trials")
+            run.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, run)
+
+
+def _no_rows(table: str) -> str:
+    columns = (f'NULL::{TYPES[field["type"]]} AS "{field["name"]}"' for field in fields(table))
+    return f"SELECT {', '.join(columns)} WHERE false"
+
+
+def parquet_files(folder: Path) -> list[Path]:
+    return list(folder.rglob("*.parquet"))
+
+
+# ---- the same figures by two engines: SQL that both understand; sums of whole numbers tell the last digit
+
+_KEY = "experiment, server, workload, load_kind, load_value, load_guests, neighbour_value, compared, metric"
+BY_ENGINES = {
+    "verdicts": f"""
+SELECT testbed, {_KEY}, count(*) AS n, sum(blocks) AS blocks,
+       sum(blocks * ln(ratio)) / sum(blocks) AS mid, sum(blocks * ln(mean_low)) / sum(blocks) AS low,
+       sum(blocks * ln(mean_high)) / sum(blocks) AS high,
+       sum(CAST(floor(ratio * 1099511627776) AS DECIMAL(38, 0))) AS exact
+FROM verdicts WHERE step IS NULL GROUP BY testbed, {_KEY}
+""",
+    "effects": f"""
+SELECT testbed, {_KEY}, count(mid) AS n, count(*) AS blocks,
+       avg(ln(mid)) AS mid, avg(ln(low)) AS low, avg(ln(high)) AS high,
+       sum(CAST(floor(mid * 1099511627776) AS DECIMAL(38, 0))) AS exact
+FROM effects WHERE step IS NULL GROUP BY testbed, {_KEY}
+""",
+}
+
+
+def by_duckdb(dataset: Path, output: Path) -> float:
+    """Write the figures of BY_ENGINES as <output>/<table>.parquet; return the peak of memory in MB."""
+    with duckdb.connect(config={"threads": 2}) as database:
+        for table, query in BY_ENGINES.items():
+            source = f"read_parquet('{dataset}/{table}/**/*.parquet', hive_types_autocast = false)"
+            database.execute(f"CREATE VIEW {table} AS FROM {source}")
+            database.execute(f"COPY ({query}) TO '{output}/{table}.parquet' (FORMAT parquet)")
+    return peak_mb()
+
+
+def by_spark(dataset: Path, output: Path) -> float:
+    """The same with Spark, in folders <output>/<table>; the memory is that of its Java process and this one."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.memory", "1g").config("spark.sql.shuffle.partitions", "4")
+    spark = builder.config("spark.sql.sources.partitionColumnTypeInference.enabled", "false").getOrCreate()
+    try:
+        spark.sparkContext.setLogLevel("ERROR")
+        for table, query in BY_ENGINES.items():
+            spark.read.option("mergeSchema", "true").parquet(f"{dataset}/{table}").createOrReplaceTempView(table)
+            spark.sql(query).write.parquet(f"{output}/{table}")
+        return peak_mb() + peak_mb(spark.sparkContext._gateway.proc.pid)
+    finally:
+        spark.stop()
+
+
+def differences(ours: Path, theirs: Path) -> dict[str, tuple[int, float]]:
+    """For each table, the number of figures, and the largest difference of the engines' means, in logs.
+
+    Raises AssertionError where groups, counts or sums of whole numbers differ.
+    """
+    found = dict[str, tuple[int, float]]()
+    for table in BY_ENGINES:
+        with duckdb.connect() as database:
+            database.execute(f"CREATE VIEW ours AS FROM '{ours}/{table}.parquet'")
+            database.execute(f"CREATE VIEW theirs AS FROM '{theirs}/{table}/*.parquet'")
+            names = f"testbed, {_KEY}, n, blocks, exact::VARCHAR"
+            for one, other in (("ours", "theirs"), ("theirs", "ours")):
+                odd = database.execute(f"SELECT {names} FROM {one} EXCEPT ALL SELECT {names} FROM {other}").fetchone()
+                assert odd is None, f"{table}: only {one} has {odd}"
+            keys = f"testbed, {_KEY}".split(", ")
+            same = " AND ".join(f"ours.{key} IS NOT DISTINCT FROM theirs.{key}" for key in keys)
+            largest = ", ".join(f"max(abs(ours.{name} - theirs.{name}))" for name in ("low", "mid", "high"))
+            row = database.execute(f"SELECT count(*), greatest({largest}) FROM ours JOIN theirs ON {same}").fetchone()
+            assert row is not None
+            found[table] = (int(row[0]), float(row[1]))
+    return found
+
+
+# ---- measurements
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds, seconds of CPU, and the peak of memory in MB (10⁶ bytes)."""
+
+    seconds: float
+    cpu_s: float
+    mb: float
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.1f} s ({self.cpu_s:.1f} s of CPU), {self.mb:.0f} MB"
+
+
+def measure_figures(dataset: Path, memory_mb: int = MEMORY_MB) -> tuple[Measured, str, Figures]:
+    """Measure the campaign's figures; with a digest of all of them."""
+    seconds, cpu_s, mb, figures = timed(campaign_figures, str(dataset), memory_mb=memory_mb)
+    return Measured(seconds, cpu_s, mb), hashlib.sha256(figures.to_json()).hexdigest(), figures
+
+
+def _measure_figures(dataset: Path) -> tuple[Measured, str]:
+    return measure_figures(dataset)[:2]
+
+
+def _page(dataset: Path, output: Path) -> tuple[Measured, float]:
+    """Measure the figures and their page; with the size of the page in MB."""
+    seconds, cpu_s, mb, page = timed(lambda: write_page(campaign_figures(str(dataset)), output))
+    return Measured(seconds, cpu_s, mb), page.stat().st_size / 1e6
+
+
+def _compact(dataset: Path) -> tuple[Measured, Compaction]:
+    seconds, cpu_s, mb, compaction = timed(compact, dataset, CAMPAIGN, MEMORY_MB)
+    return Measured(seconds, cpu_s, mb), compaction
+
+
+def _by_engine(name: str, dataset: Path, output: Path) -> Measured:
+    output.mkdir()
+    seconds, cpu_s, _, mb = timed({"DuckDB": by_duckdb, "Spark": by_spark}[name], dataset, output)
+    return Measured(seconds, cpu_s, mb)
+
+
+def main() -> None:
+    """Make, measure, check, print, and write the table in the documents."""
+    numbers = [int(word) for word in sys.argv[1:]] or list(BEDS)
+    lines = ["| measured | test beds | files | time | memory |", "|---|---|---|---|---|"]
+
+    def add(what: str, beds: int, files: int, measured: Measured) -> None:
+        lines.append(f"| {what} | {beds:,} | {files:,} | {measured.seconds:.1f} s | {measured.mb:.0f} MB |")
+        print(f"{what}, {beds:,} test beds in {files:,} files: {measured}", flush=True)
+
+    with fresh_process() as (folder, call):
+        analyses = dict[int, Measured]()
+        for beds in numbers:
+            dataset = folder / f"{beds}"
+            dataset.mkdir()
+            files = call(make, dataset, beds)
+            analyses[beds], figures = call(_measure_figures, dataset)
+            add("figures of the campaign", beds, files, analyses[beds])
+        merging, compaction = call(_compact, dataset)
+        add(f"compaction into {compaction.files_after:,} files", beds, compaction.files_before, merging)
+        after, figures_after = call(_measure_figures, dataset)
+        add("figures of the campaign, compacted", beds, compaction.files_after, after)
+        assert figures_after == figures, "the figures differ after compaction"
+        report, page_mb = call(_page, dataset, folder / "campaign.html")
+        add(f"figures and page ({page_mb:.1f} MB), compacted", beds, compaction.files_after, report)
+        for engine in ("DuckDB", "Spark"):
+            measured = call(_by_engine, engine, dataset, folder / engine)
+            add(f"`verdicts` and `effects` by {engine}", beds, compaction.files_after, measured)
+        for table, (rows, difference) in differences(folder / "DuckDB", folder / "Spark").items():
+            assert difference <= MAX_DIFFERENCE, f"{table}: the engines differ by {difference}"
+            print(f"{table}: {rows:,} figures by both engines, means within {difference:.1e}")
+    write_measured(PROJECT / "docs" / "campaigns.md", "fleet", "\n".join(lines))
+    check(analyses, [merging, after, report])
+
+
+def check(analyses: dict[int, Measured], others: list[Measured]) -> None:
+    """Raise AssertionError if time grows faster than the number of test beds, or if anything needs too much memory."""
+    for (beds, less), (more_beds, more) in pairwise(sorted(analyses.items())):
+        growth, limit = more.cpu_s / less.cpu_s, MAX_GROWTH * more_beds / beds
+        assert growth <= limit, f"{more_beds / beds:.0f} times the test beds take {growth:.1f} times the time"
+    largest = max(measured.mb for measured in (*analyses.values(), *others))
+    assert largest < MAX_MB, f"{largest:.0f} MB"
+
+
+if __name__ == "__main__":
+    main()
