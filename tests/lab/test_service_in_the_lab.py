@@ -23,6 +23,7 @@ def test_its_cpu_time_is_that_of_its_unit_and_a_change_of_its_machine_is_an_arm(
         "import http.server as h, os, time, sys\n"
         "class H(h.BaseHTTPRequestHandler):\n"
         "    protocol_version = 'HTTP/1.1'\n"
+        "    wbufsize = -1\n"  # one write for headers and body: else they wait for the client's delayed ACK
         "    def do_GET(self):\n"
         "        time.sleep(os.path.exists('/run/shop.slow') * 0.01)\n"
         "        self.send_response(200); self.send_header('Content-Length', '5'); self.end_headers()\n"

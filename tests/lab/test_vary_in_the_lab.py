@@ -20,11 +20,12 @@ def test_the_host_and_the_guest_are_set_for_each_arm_and_restored(lab: Path, ssh
     before, limit = THP.read_text(), ssh("kvm", SOMAXCONN)
     wanted = "never" if "[never]" not in before else "madvise"
     experiment = tmp_path / "vary.yml"
-    experiment.write_text(yaml.safe_dump({
+    document = {
         "question": "?", "purpose": "smoke", "environments": ["kvm-default"], "servers": ["nginx"],
         "workloads": ["document-siege"], "blocks": 2, "warmup_s": 0.2, "duration_s": 0.5,
         "vary": {"transparent_hugepage": [None, wanted], "net.core.somaxconn": [None, 256]},
-    }))  # fmt: skip
+    }  # fmt: skip
+    experiment.write_text(yaml.safe_dump(document, sort_keys=False))
     seen: dict[str, set[tuple[bool, str]]] = {}
 
     def look(event: Event) -> None:

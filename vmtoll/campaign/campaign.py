@@ -18,6 +18,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from vmtoll.campaign.fan_out import FORKS, Board, LoggedCommand, Task, fan_out, last_line
+from vmtoll.campaign.objects import Bucket, Location
 from vmtoll.campaign.store import add_run, holds, write_page
 from vmtoll.campaign.testbeds import Bed
 from vmtoll.files import write_durably
@@ -80,7 +81,7 @@ class Campaign:
     """
 
     folder: Path
-    dataset: Path
+    dataset: Location
     inventory: Path
     plans: Mapping[str, Plan]
     testbeds: Sequence[Bed]
@@ -138,6 +139,8 @@ class Campaign:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._locked():
             record = self._new_record()
+            if isinstance(self.dataset, Bucket):
+                self.dataset.check()
             remaining = [task for task in self.tasks if not self.is_done(task)]
             beds = len(self.testbeds)
             say(f"campaign {self.name}: {len(remaining)} of {len(self.tasks)} runs to measure, {beds} test beds")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import duckdb
 
@@ -15,6 +16,7 @@ from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.campaign.effects import campaign_figures
 from vmtoll.campaign.files import merged_files, merged_runs
+from vmtoll.campaign.objects import Bucket, Location
 from vmtoll.campaign.page import write_page as write_html
 from vmtoll.files import replacing, write_durably
 from vmtoll.model.errors import LoadError
@@ -69,19 +71,31 @@ def has_run(dataset: Path, campaign: str, testbed: str, run_dir: Path) -> bool:
     return (testbed, manifest.experiment.name, manifest.run_id) in merged
 
 
-def holds(dataset: Path, campaign: str, testbed: str, experiment: str) -> bool:
-    """Return whether the dataset has a run of an experiment on a test bed: its trials, which come last, are there."""
-    folder = dataset / "trials" / f"campaign={campaign}" / f"testbed={testbed}" / f"experiment={experiment}"
-    if any(folder.glob("*.parquet")):
+def holds(dataset: Location, campaign: str, testbed: str, experiment: str) -> bool:
+    """Return whether the dataset has a run of an experiment on a test bed: its trials, which come last, are there.
+
+    On object storage, not after a compaction, which is done on a folder. Raises UserError.
+    """
+    folder = f"trials/campaign={campaign}/testbed={testbed}/experiment={experiment}/"
+    if isinstance(dataset, Bucket):
+        return dataset.has_any(folder)
+    if any((dataset / folder).glob("*.parquet")):
         return True
     with duckdb.connect() as database:
         merged = merged_runs(database, merged_files(database, str(dataset), campaign), testbed)
     return any(run[:2] == (testbed, experiment) for run in merged)
 
 
-def add_run(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> None:
-    """Add a complete run, unless it is there already. Raises LoadError."""
-    if not has_run(dataset, campaign, testbed, run_dir):
+def add_run(run_dir: Path, dataset: Location, campaign: str, testbed: str) -> None:
+    """Add a complete run, unless it is there already. Raises LoadError, UserError."""
+    if isinstance(dataset, Bucket):
+        with TemporaryDirectory(prefix="vmtoll-partition-") as folder:
+            files = partition(run_dir, Path(folder), campaign, testbed)
+            names = [str(file.relative_to(folder)) for file in files]
+            if not dataset.has(names[-1]):
+                for file, name in zip(files, names, strict=True):
+                    dataset.put(file, name)
+    elif not has_run(dataset, campaign, testbed, run_dir):
         partition(run_dir, dataset, campaign, testbed)
 
 

@@ -25,6 +25,7 @@ from vmtoll.spec.experiment import load
 
 if TYPE_CHECKING:
     from vmtoll.campaign.campaign import Campaign
+    from vmtoll.campaign.objects import Location
     from vmtoll.campaign.testbeds import Bed
 
 CAMPAIGNS = RESULTS / "campaigns"
@@ -83,9 +84,10 @@ def run_campaign(
     scale: ScaleOption = None,
     output: Annotated[Path | None, FOLDER_OPTION] = None,
     dataset: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="Parquet dataset directory; may be shared by campaigns (default: inside the campaign directory)."
+            help="Parquet dataset: a directory, or s3://bucket/folder; may be shared by campaigns (default: inside the "
+            "campaign directory)."
         ),
     ] = None,
     forks: Annotated[int, typer.Option(min=1, help="Maximum number of test beds measured in parallel.")] = FORKS,
@@ -121,9 +123,10 @@ def run_campaign(
 
 def _campaign(
     experiments: Sequence[str], inventory: Path | None, bed: str | None, limit: str | None, scale: Scale | None,
-    output: Path | None, dataset: Path | None, forks: int,
+    output: Path | None, dataset: str | None, forks: int,
 ) -> "Campaign":  # fmt: skip
     from vmtoll.campaign.campaign import Campaign  # noqa: PLC0415
+    from vmtoll.campaign.objects import location  # noqa: PLC0415
     from vmtoll.campaign.store import check_name  # noqa: PLC0415
     from vmtoll.campaign.testbeds import read_testbeds  # noqa: PLC0415
 
@@ -133,12 +136,13 @@ def _campaign(
     folder = output or CAMPAIGNS / "_".join(plans)
     check_name("campaign", folder.name)
     beds = read_testbeds(machines, limit)
+    data = location(dataset) if dataset else folder / DATA
     if bed is None:
-        return Campaign(folder, dataset or folder / DATA, machines, plans, beds, forks)
+        return Campaign(folder, data, machines, plans, beds, forks)
     chosen = [each for each in beds if each.name == bed]
     if not chosen:
         raise UserError(f"{machines}: {unknown('test bed', bed, [each.name for each in beds])}")
-    return Campaign(folder / "jobs" / bed, dataset or folder / DATA, machines, plans, chosen, forks, of=folder.name)
+    return Campaign(folder / "jobs" / bed, data, machines, plans, chosen, forks, of=folder.name)
 
 
 @app.command(
@@ -157,7 +161,7 @@ def submit_campaign(
     scale: ScaleOption = None,
     output: Annotated[Path | None, FOLDER_OPTION] = None,
     dataset: Annotated[
-        Path | None, typer.Option(help="Parquet dataset directory (default: in the campaign's).")
+        str | None, typer.Option(help="Parquet dataset: a directory, or s3://… (default: in the campaign's directory).")
     ] = None,
     sbatch: Annotated[
         list[str] | None,
@@ -184,7 +188,7 @@ def submit_campaign(
     busy = slurm.active(slurm.submitted(folder))
     beds = [bed for bed in campaign.testbeds if bed.name not in busy and not campaign.is_bed_done(bed.name)]
     slices.write_slices(read_inventory(inventory, limit), beds, folder / "slices")
-    options = {"--scale": scale, "--output": str(folder), "--dataset": str(campaign.dataset.absolute())}
+    options = {"--scale": scale, "--output": str(folder), "--dataset": _absolute(campaign.dataset)}
     words = [word for option, value in options.items() if value for word in (option, str(value))]
     command = [*campaign.program, "campaign", "run", *campaign.plans, *words]
     jobs = (
@@ -196,6 +200,10 @@ def submit_campaign(
     done = len(campaign.testbeds) - len(beds) - len(busy)
     print(f"{len(beds)} test beds to measure, {len(busy)} waiting or running, {done} done")
     print(f"submitted as {', '.join(job.number for job in jobs)}" if jobs else "submitted: nothing")
+
+
+def _absolute(dataset: "Location") -> str:
+    return str(dataset.absolute() if isinstance(dataset, Path) else dataset)
 
 
 @app.command("status", cls=CliCommand, epilog=describe("campaign status", "vmtoll campaign status /shared/spring"))
