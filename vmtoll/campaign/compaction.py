@@ -175,7 +175,7 @@ def _drop_from_others(
         if trials.name in written or not (again := runs & (merged := merged_runs(database, [str(trials)]))):
             continue
         if again == merged:
-            for folder in reversed(folders.values()):
+            for folder in reversed(list(folders.values())):
                 (folder / trials.name).unlink()
             continue
         for folder in folders.values():
@@ -186,7 +186,7 @@ def _drop_from_others(
 
 def _remove(files: RunFiles, runs: set[Run]) -> None:
     """Remove the files of these runs, the trials first."""
-    for table in reversed(files):
+    for table in reversed(list(files)):
         for run in runs & files[table].keys():
             Path(files[table][run]).unlink(missing_ok=True)
 

@@ -4,8 +4,10 @@ SQL adds up but does not judge: each run's own analysis has put its results in t
 are in the order of the runs, or of whole numbers, so that the same rows in other files give the same last digit.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import duckdb
@@ -232,11 +234,9 @@ class Dataset:
         self.database = connect(memory_mb)
         try:
             self.campaign = campaign or self._only_campaign()
-            self._runs = self._load_runs()
+            self._runs = self._reading(self._load_runs)
             for table, query in _TABLE_QUERIES.items():
-                self._from_files(
-                    table, lambda sources, table=table, query=query: self._load_table(table, query, sources)
-                )
+                self._reading(partial(self._load_table, table, query))
         except (duckdb.Error, LoadError) as error:
             self.database.close()
             raise LoadError(f"{location}: {first_line(error)}") from error
@@ -269,15 +269,14 @@ class Dataset:
         return [BedTrials(**row) for row in self._rows(_COUNTS)]
 
     def machines(self) -> list[MachineLoad]:
-        return self._from_files(
-            "samples",
-            lambda sources: [MachineLoad(**row) for row in self._rows(_MACHINES.format(source=_union(sources)))],
+        return self._reading(
+            lambda: [MachineLoad(**row) for row in self._rows(_MACHINES.format(source=self._table("samples")))]
         )
 
     def latencies(self) -> list[Latency]:
         """The percentiles of the summed histograms, by scenario and arm."""
         self.database.execute(_SIDES)
-        self._from_files("histograms", lambda sources: self.database.execute(_BUCKETS.format(source=_union(sources))))
+        self._reading(lambda: self.database.execute(_BUCKETS.format(source=self._table("histograms"))))
         sides = {row.pop("side"): row for row in self._rows("FROM sides")}
         merged = percentiles_of_counts(
             self.database, "SELECT side, value, sum(n) AS n FROM buckets GROUP BY side, value", ["side"]
@@ -301,16 +300,12 @@ class Dataset:
             raise LoadError(f"no campaign {self.campaign} here; choose another --campaign")
         return set(own) | merged_runs(self.database, merged)
 
-    def _from_files(self, table: str, read: Callable[[list[str]], Result]) -> Result:
-        """Call `read` with the table's sources; again, if a compaction removed files that it was about to read."""
-        for attempt in range(ATTEMPTS):
-            sources = self._sources(table)
-            try:
-                return read(sources)
-            except duckdb.IOException:
-                if attempt == ATTEMPTS - 1 or sources == self._sources(table):
-                    raise
-        raise AssertionError
+    def _reading(self, read: Callable[[], Result]) -> Result:
+        """Call `read`; again, if it fails, because a compaction may have removed files that it was about to read."""
+        for _ in range(ATTEMPTS - 1):
+            with suppress(duckdb.IOException):
+                return read()
+        return read()
 
     def _sources(self, table: str) -> list[str]:
         """SQL sources that have each row of the campaign's runs once. Raises LoadError when a run lacks the table."""
@@ -341,9 +336,13 @@ class Dataset:
         values = ", ".join(f"({', '.join(map(quoted, run))})" for run in sorted(others))
         return f"(FROM {source} WHERE ({', '.join(RUN)}) NOT IN (VALUES {values}))"
 
-    def _load_table(self, table: str, query: str, sources: list[str]) -> None:
-        """Create the table in memory from what `query` selects in the sources."""
-        for number, source in enumerate(sources):
+    def _table(self, table: str) -> str:
+        """The SQL that reads all sources of a table."""
+        return "(" + " UNION ALL BY NAME ".join(f"FROM {source}" for source in self._sources(table)) + ")"
+
+    def _load_table(self, table: str, query: str) -> None:
+        """Create the table in memory from what `query` selects in its sources."""
+        for number, source in enumerate(self._sources(table)):
             rows = query.format(scenario=_SCENARIO, source=source)
             begin = f"INSERT INTO {table} " if number else f"CREATE OR REPLACE TEMP TABLE {table} AS "
             self.database.execute(begin + rows)
@@ -397,10 +396,6 @@ def _latency(side: dict[str, Any], rows: pd.DataFrame) -> Latency:
             for row in rows.to_dict("records")
         ),
     )  # fmt: skip
-
-
-def _union(sources: Sequence[str]) -> str:
-    return "(" + " UNION ALL BY NAME ".join(f"FROM {source}" for source in sources) + ")"
 
 
 # One number for each scenario and arm: billions of rows are grouped by it instead of by names.

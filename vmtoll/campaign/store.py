@@ -5,6 +5,7 @@ Nothing is scrubbed: a dataset is for those who own the machines. To share a run
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -38,7 +39,7 @@ def partition(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> list
     analysis, files = analyse(run), list[Path]()
     for table, write in _WRITERS.items():
         file = _file(dataset, table, campaign, testbed, run.manifest)
-        _in_folder(file, lambda draft, write=write: write(run, analysis, draft))
+        _in_folder(file, partial(write, run, analysis))
         files.append(file)
     return files
 
