@@ -14,6 +14,7 @@ import duckdb
 import pandas as pd
 
 from vmtoll.analysis.percentiles import connect, percentiles_of_counts
+from vmtoll.analysis.schema import names
 from vmtoll.campaign.files import (
     RUN,
     Run,
@@ -35,7 +36,7 @@ from vmtoll.model.trial import Accelerator, Arm, Scenario
 from vmtoll.model.verdict import Doubt, Kind, VerdictReason
 from vmtoll.model.verdict_columns import doubts_of
 
-BATCH = 200  # files of a table per query: DuckDB holds each file's metadata on its hundred columns
+COLUMNS = 30_000  # of all files that a query reads: DuckDB holds metadata on each column of each file
 Result = TypeVar("Result")
 ATTEMPTS = 3  # at reading files that a compaction removes in the meantime
 # A struct, because nulls inside structs equal each other: a load without guests matches itself.
@@ -103,12 +104,21 @@ FROM trials
 GROUP BY ALL
 ORDER BY ALL
 """
-_MACHINES = """
-SELECT testbed, role, count(DISTINCT host) AS machines, count(*) AS seconds,
-       avg((cpu_user_pct + cpu_system_pct)::DECIMAL(38, 12)) AS cpu_pct,
-       max(cpu_user_pct + cpu_system_pct) AS cpu_max_pct, avg(steal_pct::DECIMAL(38, 12)) AS steal_pct,
-       max(steal_pct) AS steal_max_pct, max(pressure_cpu_pct) AS pressure_max_pct
+# Each source has a part of the sums.
+_MACHINE_SUMS = """
+SELECT testbed, role, host, count(*) AS seconds,
+       sum((cpu_user_pct + cpu_system_pct)::DECIMAL(38, 12)) AS cpu, count(cpu_user_pct + cpu_system_pct) AS cpu_n,
+       max(cpu_user_pct + cpu_system_pct) AS cpu_max, sum(steal_pct::DECIMAL(38, 12)) AS steal,
+       count(steal_pct) AS steal_n, max(steal_pct) AS steal_max, max(pressure_cpu_pct) AS pressure_max
 FROM {source}
+GROUP BY ALL
+"""
+_MACHINES = """
+SELECT testbed, role, count(DISTINCT host) AS machines, sum(seconds)::BIGINT AS seconds,
+       sum(cpu)::DOUBLE / nullif(sum(cpu_n), 0) AS cpu_pct, max(cpu_max) AS cpu_max_pct,
+       sum(steal)::DOUBLE / nullif(sum(steal_n), 0) AS steal_pct, max(steal_max) AS steal_max_pct,
+       max(pressure_max) AS pressure_max_pct
+FROM machines
 GROUP BY ALL
 ORDER BY ALL
 """
@@ -236,7 +246,7 @@ class Dataset:
             self.campaign = campaign or self._only_campaign()
             self._runs = self._reading(self._load_runs)
             for table, query in _TABLE_QUERIES.items():
-                self._reading(partial(self._load_table, table, query))
+                self._reading(partial(self._load, table, table, query))
         except (duckdb.Error, LoadError) as error:
             self.database.close()
             raise LoadError(f"{location}: {first_line(error)}") from error
@@ -269,14 +279,14 @@ class Dataset:
         return [BedTrials(**row) for row in self._rows(_COUNTS)]
 
     def machines(self) -> list[MachineLoad]:
-        return self._reading(
-            lambda: [MachineLoad(**row) for row in self._rows(_MACHINES.format(source=self._table("samples")))]
-        )
+        self._reading(partial(self._load, "machines", "samples", _MACHINE_SUMS))
+        return [MachineLoad(**row) for row in self._rows(_MACHINES)]
 
     def latencies(self) -> list[Latency]:
         """The percentiles of the summed histograms, by scenario and arm."""
         self.database.execute(_SIDES)
-        self._reading(lambda: self.database.execute(_BUCKETS.format(source=self._table("histograms"))))
+        self.database.execute(_PLACED)
+        self._reading(partial(self._load, "buckets", "histograms", _BUCKETS))
         sides = {row.pop("side"): row for row in self._rows("FROM sides")}
         merged = percentiles_of_counts(
             self.database, "SELECT side, value, sum(n) AS n FROM buckets GROUP BY side, value", ["side"]
@@ -320,7 +330,8 @@ class Dataset:
                 f"table {table}; write that run again with `vmtoll partition`"
             )
         files = [*own.values()]
-        sources = [read_runs(files[first : first + BATCH]) for first in range(0, len(files), BATCH)]
+        batch = max(1, COLUMNS // len(names(table)))
+        sources = [read_runs(files[first : first + batch]) for first in range(0, len(files), batch)]
         if from_merged := self._runs - own.keys():
             merged = [file.replace("/trials/campaign=", f"/{table}/campaign=") for file in trials]
             if without := set(merged) - set(merged_files(self.database, self.location, self.campaign, table)):
@@ -336,15 +347,11 @@ class Dataset:
         values = ", ".join(f"({', '.join(map(quoted, run))})" for run in sorted(others))
         return f"(FROM {source} WHERE ({', '.join(RUN)}) NOT IN (VALUES {values}))"
 
-    def _table(self, table: str) -> str:
-        """The SQL that reads all sources of a table."""
-        return "(" + " UNION ALL BY NAME ".join(f"FROM {source}" for source in self._sources(table)) + ")"
-
-    def _load_table(self, table: str, query: str) -> None:
-        """Create the table in memory from what `query` selects in its sources."""
+    def _load(self, name: str, table: str, query: str) -> None:
+        """Create a table in memory from what `query` selects in each source of a table of the dataset."""
         for number, source in enumerate(self._sources(table)):
             rows = query.format(scenario=_SCENARIO, source=source)
-            begin = f"INSERT INTO {table} " if number else f"CREATE OR REPLACE TEMP TABLE {table} AS "
+            begin = f"INSERT INTO {name} " if number else f"CREATE OR REPLACE TEMP TABLE {name} AS "
             self.database.execute(begin + rows)
 
     def _only_campaign(self) -> str:
@@ -405,14 +412,14 @@ SELECT row_number() OVER () AS side, * FROM (
     SELECT DISTINCT experiment, scenario, environment, replicate, accelerator, hardware FROM trials
 )
 """
+_PLACED = """
+CREATE TEMP TABLE placed AS
+SELECT run_id, block, "order", attempt, testbed, side, validity <> 'invalid' AS usable
+FROM trials JOIN sides USING (experiment, scenario, environment, replicate, accelerator, hardware)
+"""
 # The filter depends on the trial, not on the row. This keeps DuckDB from summing up each trial before the join, where
-# there is nothing to sum.
+# there is nothing to sum. Values may occur several times in a group, from several sources.
 _BUCKETS = """
-CREATE TEMP TABLE buckets AS
-WITH placed AS (
-    SELECT run_id, block, "order", attempt, testbed, side, validity <> 'invalid' AS usable
-    FROM trials JOIN sides USING (experiment, scenario, environment, replicate, accelerator, hardware)
-)
 SELECT testbed, side, value, n FROM (
     SELECT placed.testbed, side, latency_us AS value, sum("count") FILTER (WHERE usable)::BIGINT AS n
     FROM {source} AS histograms JOIN placed USING (run_id, block, "order", attempt)
