@@ -188,7 +188,9 @@ def by_spark(dataset: Path, output: Path) -> float:
         for table, query in BY_ENGINES.items():
             spark.read.option("mergeSchema", "true").parquet(f"{dataset}/{table}").createOrReplaceTempView(table)
             spark.sql(query).write.parquet(f"{output}/{table}")
-        return peak_mb() + peak_mb(spark.sparkContext._gateway.proc.pid)
+        java = spark.sparkContext._gateway
+        assert java is not None
+        return peak_mb() + peak_mb(java.proc.pid)
     finally:
         spark.stop()
 

@@ -4,7 +4,8 @@ SQL adds up but does not judge: each run's own analysis has put its results in t
 are in the order of the runs, or of whole numbers, so that the same rows in other files give the same last digit.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -13,6 +14,7 @@ import duckdb
 import pandas as pd
 
 from vmtoll.analysis.percentiles import connect, percentiles_of_counts
+from vmtoll.analysis.schema import names
 from vmtoll.campaign.files import (
     RUN,
     Run,
@@ -35,7 +37,7 @@ from vmtoll.model.trial import Accelerator, Arm, Scenario
 from vmtoll.model.verdict import Doubt, Kind, VerdictReason
 from vmtoll.model.verdict_columns import doubts_of
 
-BATCH = 200  # files of a table per query: DuckDB holds each file's metadata on its hundred columns
+COLUMNS = 30_000  # of all files that a query reads: DuckDB holds metadata on each column of each file
 Result = TypeVar("Result")
 ATTEMPTS = 3  # at reading files that a compaction removes in the meantime
 # A struct, because nulls inside structs equal each other: a load without guests matches itself.
@@ -113,22 +115,33 @@ WHERE cause NOT LIKE '%@%'
 GROUP BY ALL
 ORDER BY trials DESC, experiment, environment, cause
 """
-_MACHINES = """
-SELECT testbed, role, count(DISTINCT host) AS machines, count(*) AS seconds,
-       avg((cpu_user_pct + cpu_system_pct)::DECIMAL(38, 12)) AS cpu_pct,
-       max(cpu_user_pct + cpu_system_pct) AS cpu_max_pct, avg(steal_pct::DECIMAL(38, 12)) AS steal_pct,
-       max(steal_pct) AS steal_max_pct, max(pressure_cpu_pct) AS pressure_max_pct
+# Each source has a part of the sums.
+_MACHINE_SUMS = """
+SELECT testbed, role, host, count(*) AS seconds,
+       sum((cpu_user_pct + cpu_system_pct)::DECIMAL(38, 12)) AS cpu, count(cpu_user_pct + cpu_system_pct) AS cpu_n,
+       max(cpu_user_pct + cpu_system_pct) AS cpu_max, sum(steal_pct::DECIMAL(38, 12)) AS steal,
+       count(steal_pct) AS steal_n, max(steal_pct) AS steal_max, max(pressure_cpu_pct) AS pressure_max
 FROM {source}
+GROUP BY ALL
+"""
+_MACHINES = """
+SELECT testbed, role, count(DISTINCT host) AS machines, sum(seconds)::BIGINT AS seconds,
+       sum(cpu)::DOUBLE / nullif(sum(cpu_n), 0) AS cpu_pct, max(cpu_max) AS cpu_max_pct,
+       sum(steal)::DOUBLE / nullif(sum(steal_n), 0) AS steal_pct, max(steal_max) AS steal_max_pct,
+       max(pressure_max) AS pressure_max_pct
+FROM machines
 GROUP BY ALL
 ORDER BY ALL
 """
 
 
 # A test bed's host: that of its guests, else the machine under test itself; of several, the first by name.
-_HOSTS = """
-SELECT testbed, {facets}
-FROM {source}
-WHERE role IN ('kvm_host', 'sut')
+_FACETS = ", ".join(f"{name}::VARCHAR AS {name}" for name in FACETS)
+_HOST_ROWS = f"""
+SELECT testbed, role, environment, run_id, host, {_FACETS} FROM {{source}} WHERE role IN ('kvm_host', 'sut')
+"""
+_HOSTS = f"""
+SELECT testbed, {", ".join(FACETS)} FROM hosts
 QUALIFY row_number() OVER (
     PARTITION BY testbed ORDER BY role <> 'kvm_host', environment <> 'metal', run_id DESC, host
 ) = 1
@@ -266,9 +279,9 @@ class Dataset:
         self.database = connect(memory_mb)
         try:
             self.campaign = campaign or self._only_campaign()
-            self._runs = self._load_runs()
+            self._runs = self._reading(self._load_runs)
             for table, query in _TABLE_QUERIES.items():
-                self._from_files(table, partial(self._load_table, table, query))
+                self._reading(partial(self._load, table, table, query))
         except (duckdb.Error, LoadError) as error:
             self.database.close()
             raise LoadError(f"{location}: {first_line(error)}") from error
@@ -302,13 +315,10 @@ class Dataset:
 
         Raises LoadError.
         """
-        facets = ", ".join(f"{name}::VARCHAR AS {name}" for name in FACETS)
-
-        def read(sources: list[str]) -> dict[str, dict[str, str | None]]:
-            rows = self._rows(_HOSTS.format(facets=facets, source=_union(sources))) if sources else ()
-            return {row.pop("testbed"): row for row in rows}
-
-        return self._from_files("hosts", read, required=False)
+        if not self._sources("hosts", required=False):
+            return {}
+        self._reading(partial(self._load, "hosts", "hosts", _HOST_ROWS, required=False))
+        return {row.pop("testbed"): row for row in self._rows(_HOSTS)}
 
     def counts(self) -> list[BedTrials]:
         return [BedTrials(**row) for row in self._rows(_COUNTS)]
@@ -318,15 +328,14 @@ class Dataset:
         return [Failure(**row) for row in self._rows(_FAILURES)]
 
     def machines(self) -> list[MachineLoad]:
-        return self._from_files(
-            "samples",
-            lambda sources: [MachineLoad(**row) for row in self._rows(_MACHINES.format(source=_union(sources)))],
-        )
+        self._reading(partial(self._load, "machines", "samples", _MACHINE_SUMS))
+        return [MachineLoad(**row) for row in self._rows(_MACHINES)]
 
     def latencies(self) -> list[Latency]:
         """The percentiles of the summed histograms, by scenario and arm."""
         self.database.execute(_SIDES)
-        self._from_files("histograms", lambda sources: self.database.execute(_BUCKETS.format(source=_union(sources))))
+        self.database.execute(_PLACED)
+        self._reading(partial(self._load, "buckets", "histograms", _BUCKETS))
         sides = {row.pop("side"): row for row in self._rows("FROM sides")}
         merged = percentiles_of_counts(
             self.database, "SELECT side, value, sum(n) AS n FROM buckets GROUP BY side, value", ["side"]
@@ -350,16 +359,12 @@ class Dataset:
             raise LoadError(f"no campaign {self.campaign} here; choose another --campaign")
         return set(own) | merged_runs(self.database, merged)
 
-    def _from_files(self, table: str, read: Callable[[list[str]], Result], *, required: bool = True) -> Result:
-        """Call `read` with the table's sources; again, if a compaction removed files that it was about to read."""
-        for attempt in range(ATTEMPTS):
-            sources = self._sources(table, required=required)
-            try:
-                return read(sources)
-            except duckdb.IOException:
-                if attempt == ATTEMPTS - 1 or sources == self._sources(table, required=required):
-                    raise
-        raise AssertionError
+    def _reading(self, read: Callable[[], Result]) -> Result:
+        """Call `read`; again, if it fails, because a compaction may have removed files that it was about to read."""
+        for _ in range(ATTEMPTS - 1):
+            with suppress(duckdb.IOException):
+                return read()
+        return read()
 
     def _sources(self, table: str, *, required: bool = True) -> list[str]:
         """SQL sources that have each row of the campaign's runs once. Raises LoadError when a run lacks a `required`
@@ -376,7 +381,8 @@ class Dataset:
                 f"table {table}; write that run again with `vmtoll partition`"
             )
         files = [*own.values()]
-        sources = [read_runs(files[first : first + BATCH]) for first in range(0, len(files), BATCH)]
+        batch = max(1, COLUMNS // len(names(table)))
+        sources = [read_runs(files[first : first + batch]) for first in range(0, len(files), batch)]
         from_merged = self._runs - own.keys() if required else (self._runs - own.keys()) & in_merged
         if from_merged:
             merged = [file.replace("/trials/campaign=", f"/{table}/campaign=") for file in trials]
@@ -396,11 +402,11 @@ class Dataset:
         values = ", ".join(f"({', '.join(map(quoted, run))})" for run in sorted(others))
         return f"(FROM {source} WHERE ({', '.join(RUN)}) NOT IN (VALUES {values}))"
 
-    def _load_table(self, table: str, query: str, sources: list[str]) -> None:
-        """Create the table in memory from what `query` selects in the sources."""
-        for number, source in enumerate(sources):
+    def _load(self, name: str, table: str, query: str, *, required: bool = True) -> None:
+        """Create a table in memory from what `query` selects in each source of a table of the dataset."""
+        for number, source in enumerate(self._sources(table, required=required)):
             rows = query.format(scenario=_SCENARIO, source=source)
-            begin = f"INSERT INTO {table} " if number else f"CREATE OR REPLACE TEMP TABLE {table} AS "
+            begin = f"INSERT INTO {name} " if number else f"CREATE OR REPLACE TEMP TABLE {name} AS "
             self.database.execute(begin + rows)
 
     def _only_campaign(self) -> str:
@@ -454,10 +460,6 @@ def _latency(side: dict[str, Any], rows: pd.DataFrame) -> Latency:
     )  # fmt: skip
 
 
-def _union(sources: Sequence[str]) -> str:
-    return "(" + " UNION ALL BY NAME ".join(f"FROM {source}" for source in sources) + ")"
-
-
 # One number for each scenario and arm: billions of rows are grouped by it instead of by names.
 _SIDES = """
 CREATE TEMP TABLE sides AS
@@ -465,14 +467,14 @@ SELECT row_number() OVER () AS side, * FROM (
     SELECT DISTINCT experiment, scenario, environment, replicate, accelerator, hardware FROM trials
 )
 """
+_PLACED = """
+CREATE TEMP TABLE placed AS
+SELECT run_id, block, "order", attempt, testbed, side, validity <> 'invalid' AS usable
+FROM trials JOIN sides USING (experiment, scenario, environment, replicate, accelerator, hardware)
+"""
 # The filter depends on the trial, not on the row. This keeps DuckDB from summing up each trial before the join, where
-# there is nothing to sum.
+# there is nothing to sum. Values may occur several times in a group, from several sources.
 _BUCKETS = """
-CREATE TEMP TABLE buckets AS
-WITH placed AS (
-    SELECT run_id, block, "order", attempt, testbed, side, validity <> 'invalid' AS usable
-    FROM trials JOIN sides USING (experiment, scenario, environment, replicate, accelerator, hardware)
-)
 SELECT testbed, side, value, n FROM (
     SELECT placed.testbed, side, latency_us AS value, sum("count") FILTER (WHERE usable)::BIGINT AS n
     FROM {source} AS histograms JOIN placed USING (run_id, block, "order", attempt)

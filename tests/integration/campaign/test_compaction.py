@@ -14,11 +14,13 @@ from typer.testing import CliRunner
 
 from benchmarks.fleet import CAMPAIGN, RUNS, make, parquet_files
 from tests.support.synthetic_run import Truth, make_run
+from vmtoll.analysis.run import Run
 from vmtoll.campaign.compaction import Compaction, compact
 from vmtoll.campaign.effects import campaign_figures
-from vmtoll.campaign.store import add_run, has_run, partition
+from vmtoll.campaign.store import _WRITERS, add_run, has_run, partition
 from vmtoll.cli import app
 from vmtoll.model.errors import LoadError, UserError
+from vmtoll.model.verdict import RunAnalysis
 from vmtoll.paths import PROJECT
 
 BEDS, TABLES, MEMORY_MB = 6, 7, 300
@@ -205,6 +207,27 @@ def test_a_merged_run_is_in_the_dataset(tmp_path: Path) -> None:
     assert not has_run(data, "spring", "two", run)
     add_run(run, data, "spring", "one")
     assert not any(file.exists() for file in files)
+
+
+def test_a_run_is_written_where_a_compaction_just_removed_the_empty_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, data, original, removed = (
+        make_run(tmp_path, Truth({"nginx": 0.9})),
+        tmp_path / "data",
+        _WRITERS["trials"],
+        list[Path](),
+    )
+
+    def write(loaded: Run, analysis: RunAnalysis, path: Path) -> None:
+        if not removed:
+            removed.append(path.parent)
+            path.parent.rmdir()
+        original(loaded, analysis, path)
+
+    monkeypatch.setitem(_WRITERS, "trials", write)
+    assert all(file.exists() for file in partition(run, data, "spring", "one"))
+    assert removed
 
 
 def test_what_cannot_be_merged_is_reported(dataset: Path, figures: bytes) -> None:

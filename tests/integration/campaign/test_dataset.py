@@ -493,11 +493,11 @@ def test_test_beds_whose_runs_compared_different_tools_are_named(tmp_path: Path)
     assert page.count("<small>by h2load</small>") >= 2
 
 
-@pytest.mark.parametrize("batch", [1, 200])
+@pytest.mark.parametrize("columns", [1, 30_000])
 def test_runs_that_are_older_than_a_column_are_read_with_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
-    monkeypatch.setattr("vmtoll.campaign.dataset.BATCH", batch)
+    monkeypatch.setattr("vmtoll.campaign.dataset.COLUMNS", columns)
     data = tmp_path / "data"
     for testbed in ("old", "new"):
         partition(run_of(tmp_path, testbed, 0.9), data, "spring", testbed)
