@@ -4,6 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vmtoll.model.code import Code as Code  # noqa: PLC0414  (mypy: a re-export)
+from vmtoll.model.payload import Payload, payload_of
+
 
 class Validity(StrEnum):
     """Validity of a trial: whether it may be used."""
@@ -32,41 +35,6 @@ class Role(StrEnum):
     CROSSCHECK = "crosscheck"
 
 
-class Code(StrEnum):
-    """Code of a gate's finding. `FINDINGS` has each code's severity, meaning and how a test injects the fault."""
-
-    CLIENT_SATURATED = "client-saturated"
-    CLIENT_STARVED = "client-starved"
-    RATE_NOT_REACHED = "rate-not-reached"
-    CLIENT_LATE = "client-late"
-    START_SPREAD = "start-spread"
-    LITTLES_LAW = "littles-law"
-    MEAN_OVER_P99 = "mean-over-p99"
-    LINK_BOUND = "link-bound"
-    RETRANSMITS = "retransmits"
-    LISTEN_DROPS = "listen-drops"
-    PORTS_EXHAUSTED = "ports-exhausted"
-    STEAL = "steal"
-    BACKGROUND_CPU = "background-cpu"
-    HOST_BACKGROUND_CPU = "host-background-cpu"
-    FREQUENCY_SPREAD = "frequency-spread"
-    CLOCK_SOURCE = "clock-source"
-    CLOCK_STEPPED = "clock-stepped"
-    WARMUP_DRIFT = "warmup-drift"
-    NOT_COLD = "not-cold"
-    STALLED = "stalled"
-    SYSCTL = "sysctl"
-    FAILED_REQUESTS = "failed-requests"
-    WRONG_BODY = "wrong-body"
-    LOST_MAIL = "lost-mail"
-    CAPACITY_UNKNOWN = "capacity-unknown"
-    FINGERPRINT = "fingerprint"
-    TIMED_OUT = "timed-out"
-    TOOL_FAILED = "tool-failed"
-    SERVER_FAILED = "server-failed"
-    HOST_LOST = "host-lost"
-
-
 @dataclass(frozen=True)
 class FindingKind:
     """`severity`: of a trial with this finding; `influence`: on its comparisons; `meaning`: for readers; `fault`: how a
@@ -85,8 +53,9 @@ class Finding:
     """One gate that fired. `value` and `limit` are in the gate's unit; None for a gate without a figure.
 
     `role`: the measurement that it limits, None where it concerns the whole trial. `tool`, `machine`, `process`: where
-    the gate saw it. `detail`: names that a sentence needs with the figures (a file, a kernel parameter with both
-    values), or the message of a program that failed; never a sentence of vmtoll's own.
+    the gate saw it. `payload`: what else it saw, for the codes that have one. `detail`: the payload as text, or the
+    message of a program that failed; never a sentence of vmtoll's own. Each of the two follows from the other, so a
+    record without a payload, or a `detail` without names, needs no other reader.
     """
 
     code: Code
@@ -97,6 +66,13 @@ class Finding:
     machine: str | None = None
     process: str | None = None
     detail: str = ""
+    payload: Payload | None = None
+
+    def __post_init__(self) -> None:
+        if self.payload is None:
+            object.__setattr__(self, "payload", payload_of(self.code, self.detail))
+        elif not self.detail:
+            object.__setattr__(self, "detail", self.payload.detail)
 
     @property
     def severity(self) -> Validity:

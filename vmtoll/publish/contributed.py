@@ -7,7 +7,7 @@ records. Each refusal is one sentence with the file and the way out.
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +148,8 @@ def leaks(folder: Path, run: Run) -> Iterator[tuple[str, str]]:
         yield from ((file, text) for text in _texts(document) if scrubber.text(text) != text)
     for record in run.records:
         for finding in record.findings:
-            details = (finding.machine, finding.process, finding.detail)
+            payload = _texts(asdict(finding.payload)) if finding.payload else ()
+            details = (finding.machine, finding.process, finding.detail, *payload)
             yield from ((TRIALS, text) for text in details if text and scrubber.text(text) != text)
 
 

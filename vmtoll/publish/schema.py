@@ -6,11 +6,14 @@ from dataclasses import asdict
 
 from vmtoll.analysis.schema import FOLDER, MODEL_SCHEMAS
 from vmtoll.model.finding import FINDINGS
+from vmtoll.model.payload import fields_of
 
 
 def generated_files() -> dict[str, bytes]:
-    """File name → content: the columns of trials, verdicts, effects and claims, and what each finding code means."""
-    findings = {code.value: asdict(kind) for code, kind in FINDINGS.items()}
+    """File name → content: the columns of trials, verdicts, effects and claims, and what each finding code means, with
+    the fields of its payload.
+    """
+    findings = {code.value: {**asdict(kind), "payload": fields_of(code)} for code, kind in FINDINGS.items()}
     tables = {f"{name}.json": _json(schema()) for name, schema in MODEL_SCHEMAS.items()}
     return {**tables, "findings.json": _json(findings)}
 

@@ -223,12 +223,15 @@ def record(trial: TrialRecord, scrubber: Scrubber) -> TrialRecord:
 
 
 def _finding(finding: Finding, scrubber: Scrubber) -> Finding:
-    """The finding without names. An accident loses its detail: other programs write it, and it may say anything."""
+    """The finding without names; its payload is made from the text without names. An accident loses its detail: other
+    programs write it, and it may say anything.
+    """
     return replace(
         finding,
         machine=finding.machine and scrubber.text(finding.machine),
         process=finding.process and scrubber.text(finding.process),
         detail="" if finding.code in ACCIDENTS else scrubber.text(finding.detail),
+        payload=None,
     )
 
 

@@ -50,6 +50,19 @@ import math
 from collections.abc import Mapping, Sequence
 
 from vmtoll.model.finding import Code, Finding, Role
+from vmtoll.model.payload import (
+    ClockSources,
+    Difference,
+    Fingerprint,
+    HostedMachine,
+    OfferedRate,
+    Ports,
+    Successes,
+    Sysctls,
+    TimesKind,
+    Unsent,
+    WrongBody,
+)
 from vmtoll.model.transport import CIPHER, PROTOCOL, Transport
 from vmtoll.model.trial import Counts, Measurement
 from vmtoll.statistics.thresholds import (
@@ -118,7 +131,7 @@ def client_saturated(
 
 def unsent(requests: int, planned: int, tool: str) -> list[Finding]:
     """A ramp's tool had no descriptor or port left for some requests."""
-    return [Finding(Code.CLIENT_SATURATED, requests, planned, Role.PRIMARY, tool, detail="unsent")] if requests else []
+    return [Finding(Code.CLIENT_SATURATED, requests, planned, Role.PRIMARY, tool, payload=Unsent())] if requests else []
 
 
 def client_starved(background: BackgroundCpu, role: Role, tool: str, machine: str) -> list[Finding]:
@@ -147,8 +160,8 @@ def rate_not_reached(
     reached = requests / (requests + rate_rps * max(most_late_us, 0) / 1e6)
     if reached >= RATE_REACHED:
         return []
-    offered = f"{rate_rps:.10g}"
-    return [Finding(Code.RATE_NOT_REACHED, reached, RATE_REACHED, role, tool, machine, detail=offered)]
+    offered = OfferedRate(rate_rps)
+    return [Finding(Code.RATE_NOT_REACHED, reached, RATE_REACHED, role, tool, machine, payload=offered)]
 
 
 def client_late(measurement: Measurement) -> list[Finding]:
@@ -187,11 +200,11 @@ def littles_law(
 def mean_over_p99(measurement: Measurement) -> list[Finding]:
     """The mean is above the 99th percentile: less than 1% of the requests took most of the time."""
     figures = {
-        "service_time": (measurement.service_time.mean_us, measurement.service_time.p99_us),
-        "response_time": (measurement.response_time.mean_us, measurement.response_time.p99_us),
+        TimesKind("service_time"): (measurement.service_time.mean_us, measurement.service_time.p99_us),
+        TimesKind("response_time"): (measurement.response_time.mean_us, measurement.response_time.p99_us),
     }
     return [
-        Finding(Code.MEAN_OVER_P99, mean, p99, measurement.role, measurement.tool, detail=kind)
+        Finding(Code.MEAN_OVER_P99, mean, p99, measurement.role, measurement.tool, payload=kind)
         for kind, (mean, p99) in figures.items()
         if mean is not None and p99 is not None and mean > p99
     ]
@@ -204,7 +217,7 @@ def failed_requests(
     if failed == 0 and transactions == successful == planned:
         return []
     missing, tolerated = max(failed, planned - successful), math.floor(FAILED_SHARE * planned)
-    return [Finding(Code.FAILED_REQUESTS, missing, tolerated, role, tool, detail=f"{successful}/{planned}")]
+    return [Finding(Code.FAILED_REQUESTS, missing, tolerated, role, tool, payload=Successes(successful, planned))]
 
 
 def link_bound(used_pct: float, machine: str) -> list[Finding]:
@@ -232,7 +245,8 @@ def background_cpu(background: BackgroundCpu, tool: str, machine: str, sut: str 
     if background.share_pct <= BACKGROUND_PCT or background.spent_s <= AT_REST_S:
         return []
     code = Code.HOST_BACKGROUND_CPU if sut else Code.BACKGROUND_CPU
-    return [Finding(code, background.share_pct, BACKGROUND_PCT, None, tool, machine, background.process, sut)]
+    payload = HostedMachine(sut) if sut else None
+    return [Finding(code, background.share_pct, BACKGROUND_PCT, None, tool, machine, background.process, "", payload)]
 
 
 def retransmits(share_pct: float, tool: str, machine: str) -> list[Finding]:
@@ -249,8 +263,8 @@ def ports_exhausted(used: int, available: int, tool: str, machine: str) -> list[
     """More than half of the local ports toward the server are in use or in TIME_WAIT."""
     if 100 * used <= PORTS_PCT * available:
         return []
-    used_pct, detail = 100 * used / max(available, 1), f"{used}/{available}"
-    return [Finding(Code.PORTS_EXHAUSTED, used_pct, PORTS_PCT, tool=tool, machine=machine, detail=detail)]
+    used_pct, ports = 100 * used / max(available, 1), Ports(used, available)
+    return [Finding(Code.PORTS_EXHAUSTED, used_pct, PORTS_PCT, tool=tool, machine=machine, payload=ports)]
 
 
 def clock_stepped(step_s: float, tool: str, machine: str) -> list[Finding]:
@@ -264,7 +278,7 @@ def clock_source(first: str, now: str, tool: str, machine: str) -> list[Finding]
     """The clock source is not the one that the machine had when the run began."""
     if first == now:
         return []
-    return [Finding(Code.CLOCK_SOURCE, tool=tool, machine=machine, detail=f"{first} -> {now}")]
+    return [Finding(Code.CLOCK_SOURCE, tool=tool, machine=machine, payload=ClockSources(first, now))]
 
 
 def frequency_spread(spread_pct: float, tool: str, machine: str) -> list[Finding]:
@@ -293,17 +307,17 @@ def lost_mail(counts: Counts) -> list[Finding]:
 
 def wrong_bodies(wrong: Sequence[str]) -> list[Finding]:
     """Bodies had another digest than the manifest's. `wrong`: a description of each."""
-    return [Finding(Code.WRONG_BODY, len(wrong), 0, detail=wrong[0])] if wrong else []
+    return [Finding(Code.WRONG_BODY, len(wrong), 0, payload=WrongBody(wrong[0]))] if wrong else []
 
 
 def fingerprint(
     reference: Mapping[str, object], observed: Mapping[str, object], server: str, machine: str
 ) -> list[Finding]:
     """Binary, configuration or worker count differ from the reference machine's."""
-    differences = [key for key in FINGERPRINT_KEYS if reference.get(key) != observed.get(key)]
-    if not differences:
+    keys = tuple(key for key in FINGERPRINT_KEYS if reference.get(key) != observed.get(key))
+    if not keys:
         return []
-    return [Finding(Code.FINGERPRINT, machine=machine, process=server, detail=", ".join(differences))]
+    return [Finding(Code.FINGERPRINT, machine=machine, process=server, payload=Fingerprint(keys))]
 
 
 def tls(
@@ -328,35 +342,39 @@ def tls(
         "kernel": kernel,
     }
     differences = [
-        f"TLS {key}: {value} -> {observed.get(key)}" for key, value in expected.items() if observed.get(key) != value
+        Difference(f"TLS {key}", str(value), str(observed.get(key)))
+        for key, value in expected.items()
+        if observed.get(key) != value
     ]
     if certificate and observed.get("certificate_sha256") != certificate:
-        differences.append(f"TLS certificate: {certificate[:12]} -> {str(observed.get('certificate_sha256'))[:12]}")
-    return (
-        [Finding(Code.FINGERPRINT, machine=machine, process=server, detail="; ".join(differences))]
-        if differences
-        else []
-    )
+        digest = str(observed.get("certificate_sha256"))[:12]
+        differences.append(Difference("TLS certificate", certificate[:12], digest))
+    if not differences:
+        return []
+    payload = Fingerprint(differences=tuple(differences))
+    return [Finding(Code.FINGERPRINT, machine=machine, process=server, payload=payload)]
 
 
 def content(expected: str, observed: str | None, machine: str) -> list[Finding]:
     """The site on the machine is not the one that the experiment names."""
     if observed == expected:
         return []
-    detail = f"content_digest: {expected[:12]} -> {str(observed)[:12]}"
-    return [Finding(Code.FINGERPRINT, machine=machine, detail=detail)]
+    digests = Difference("content_digest", expected[:12], str(observed)[:12])
+    return [Finding(Code.FINGERPRINT, machine=machine, payload=Fingerprint(differences=(digests,)))]
 
 
 def sysctls(
     reference: Mapping[str, str], observed: Mapping[str, str], machine: str, declared: Sequence[str]
 ) -> list[Finding]:
     """Kernel parameters differ from the reference machine's, and the experiment does not declare it."""
-    differences = [
-        f"{name}: {value} -> {observed.get(name)}" for name, value in reference.items() if observed.get(name) != value
-    ]
+    differences = tuple(
+        Difference(name, value, str(observed.get(name)))
+        for name, value in reference.items()
+        if observed.get(name) != value
+    )
     if not differences or "sysctls" in declared:
         return []
-    return [Finding(Code.SYSCTL, machine=machine, detail="; ".join(differences))]
+    return [Finding(Code.SYSCTL, machine=machine, payload=Sysctls(differences))]
 
 
 def _above(code: Code, value: float | None, limit: float, machine: str, tool: str | None = None) -> list[Finding]:

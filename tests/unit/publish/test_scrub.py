@@ -11,6 +11,7 @@ import pytest
 from tests.support.synthetic_run import Row, Truth, failed_trial, make_run, with_findings
 from vmtoll.analysis.run import load_run
 from vmtoll.model.finding import Code, Finding
+from vmtoll.model.payload import HostedMachine
 from vmtoll.publish.bundle import publish
 from vmtoll.publish.scrub import Scrubber, command_line, domain_xml
 
@@ -54,6 +55,9 @@ def _injected(row: Row) -> list[Row]:
                 row, Finding(Code.BACKGROUND_CPU, 9.0, 1.0, machine="db-altair", process=process, detail=detail)
             )
         ]
+    if row["order"] == 5:
+        payload = HostedMachine("vm-vega")
+        return [with_findings(row, Finding(Code.HOST_BACKGROUND_CPU, 9.0, 1.0, machine="hyper-rigel", payload=payload))]
     if row["order"] == 4:
         return [with_findings(row, Finding(Code.LITTLES_LAW, 203, 52, tool="siege"))]
     return [row]
@@ -153,6 +157,7 @@ def test_relevant_values_are_kept(bundle: Path) -> None:
     assert findings[Code.STEAL].detail == "of kvm-default ([address], [mac]) on kvm-host-1 for [user]"
     assert findings[Code.BACKGROUND_CPU].machine == "metal"
     assert findings[Code.BACKGROUND_CPU].process == "backup-[user] (pid 77)"
+    assert findings[Code.HOST_BACKGROUND_CPU].payload == HostedMachine("kvm-default")
     question = json.loads((bundle / "run.json").read_text())["experiment"]["question"]
     assert question == "is metal, [user]'s machine at [address], faster than kvm-default?"
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from vmtoll.model.finding import Code, Finding, Influence, Role
+from vmtoll.model.payload import HostedMachine, OfferedRate, Ports, Successes, TimesKind, Unsent
 from vmtoll.report.words.terms import number, percent, plural
 
 
@@ -31,12 +32,13 @@ _TOOL_FINDINGS = frozenset({
 
 
 def _with_value(text: str, unit: str = "%", decimals: int = 1) -> Callable[[Finding], str]:
-    """A function that fills in `{value}`, `{detail}` and `{limit}`, the last empty where the gate has none."""
+    """A function that fills in `{value}`, `{sut}` and `{limit}`, the last empty where the gate has none."""
 
     def words(finding: Finding) -> str:
         value = "unknown" if finding.value is None else f"{finding.value:,.{decimals}f}{unit}"
         limit = f" (limit {finding.limit:,.3g}{unit})" if finding.limit else ""
-        return text.format(value=value, limit=limit, detail=finding.detail)
+        sut = finding.payload.sut if isinstance(finding.payload, HostedMachine) else ""
+        return text.format(value=value, limit=limit, sut=sut)
 
     return words
 
@@ -60,8 +62,12 @@ def _with_count(text: str) -> Callable[[Finding], str]:
     return lambda f: count_text(f) + (f" ({f.detail})" if f.detail else "")
 
 
+def _times_kind(finding: Finding) -> str:
+    return finding.payload.kind.replace("_", " ") if isinstance(finding.payload, TimesKind) else "latency"
+
+
 def _client_text(finding: Finding) -> str:
-    if finding.detail == "unsent":
+    if isinstance(finding.payload, Unsent):
         return f"could not send {plural(int(finding.value or 0), 'request')}: no descriptor or port was left"
     limit = f" (limit {percent(finding.limit)})" if finding.limit else ""
     partner = f", together with {finding.process}" if finding.process else ""
@@ -69,7 +75,9 @@ def _client_text(finding: Finding) -> str:
 
 
 def _rate_text(finding: Finding) -> str:
-    planned = f" of the {finding.detail} requests per second planned" if finding.detail else " of the planned rate"
+    planned = " of the planned rate"
+    if isinstance(finding.payload, OfferedRate):
+        planned = f" of the {finding.payload.rate_rps:.10g} requests per second planned"
     return f"sent {percent(finding.value)}{planned} (limit {percent(finding.limit)})"
 
 
@@ -82,19 +90,17 @@ _FINDINGS: dict[Code, Callable[[Finding], str]] = {
     Code.LITTLES_LAW: lambda f: (
         f"{number(f.value)} requests in flight on average for {plural(int(f.limit or 0), 'user')}"
     ),
-    Code.MEAN_OVER_P99: lambda f: (
-        f"{f.detail.replace('_', ' ') or 'latency'}: mean {number(f.value)} µs, above the p99 of {number(f.limit)} µs"
-    ),
+    Code.MEAN_OVER_P99: lambda f: f"{_times_kind(f)}: mean {number(f.value)} µs, above the p99 of {number(f.limit)} µs",
     Code.LINK_BOUND: _with_value("the link carried {value} of its line rate{limit}"),
     Code.RETRANSMITS: _with_value("{value} of the TCP segments were sent again{limit}", decimals=2),
     Code.LISTEN_DROPS: _with_count("the kernel turned away {value} connections"),
     Code.PORTS_EXHAUSTED: lambda f: (
         _with_value("{value} of the local ports were in use or in TIME_WAIT{limit}", decimals=0)(f)
-        + (f": {f.detail.replace('/', ' of ')}" if f.detail else "")
+        + (f": {f.payload.used} of {f.payload.available}" if isinstance(f.payload, Ports) else "")
     ),
     Code.STEAL: _with_value("the hypervisor took {value} of the CPU time{limit}", decimals=2),
     Code.BACKGROUND_CPU: _with_process("background processes used {value} CPU{limit}"),
-    Code.HOST_BACKGROUND_CPU: _with_process("background processes used {value} of the CPUs of {detail}{limit}"),
+    Code.HOST_BACKGROUND_CPU: _with_process("background processes used {value} of the CPUs of {sut}{limit}"),
     Code.FREQUENCY_SPREAD: _with_value("the CPUs' clock rate moved by {value}{limit}"),
     Code.CLOCK_SOURCE: _with_detail("the clock source changed"),
     Code.CLOCK_STEPPED: _with_value("the clock was set by {value}{limit}", " s", 3),
@@ -104,7 +110,7 @@ _FINDINGS: dict[Code, Callable[[Finding], str]] = {
     Code.SYSCTL: _with_detail("kernel parameters differ"),
     Code.FAILED_REQUESTS: lambda f: (
         f"{plural(int(f.value or 0), 'request')} failed"
-        + (f", {f.detail.replace('/', ' of ')} succeeded" if f.detail else "")
+        + (f", {f.payload.successful} of {f.payload.planned} succeeded" if isinstance(f.payload, Successes) else "")
         + (f" (limit {number(f.limit)})" if f.limit else "")
     ),
     Code.WRONG_BODY: lambda f: (
