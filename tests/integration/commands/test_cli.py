@@ -188,7 +188,7 @@ def test_what_is_wrong_is_said_in_one_sentence(words: tuple[str, ...], said: str
 
 
 @pytest.mark.parametrize(
-    "command", ["untune --check", "tune --check", "preflight", "provision --check", "campaign demo"]
+    "command", ["untune --check", "tune --check", "preflight", "provision --check", "campaign run demo"]
 )
 def test_a_file_that_is_no_inventory_is_refused(command: str, tmp_path: Path) -> None:
     """Ansible itself warns, and goes on with no hosts."""

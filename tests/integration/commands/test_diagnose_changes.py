@@ -163,18 +163,6 @@ def take(line: AgentLine, change: Change, guest: str) -> None:
     assert line.call("apply", name="step", guest=guest, **commands) == {"ran": True}
 
 
-@pytest.mark.parametrize("name", GUESTS)
-def test_the_commands_that_are_printed_take_the_steps(uri: str, name: str) -> None:
-    """All of them, one after the other, by virt-xml itself; the guest runs under KVM nowhere here."""
-    steps = {(s["tuning"], s["device"]): s for s in asked(uri, name)["steps"] if s["apply"] and s["tuning"] != "kvm"}
-    assert {tuning for tuning, _ in steps} >= LACKING[name]
-    for step in steps.values():
-        done = subprocess.run(shlex.split(step["apply"]), capture_output=True, text=True, check=False)
-        assert done.returncode == 0, (step, done.stderr)
-    after = asked(uri, name)["steps"]
-    assert not [step for step in after if step["state"] == "lacking" and step["tuning"] in LACKING[name]]
-
-
 def test_a_step_is_measured_only_with_a_client_a_lack_and_consent(uri: str, tmp_path: Path) -> None:
     """What it takes is said first; the measurement itself runs in the lab."""
     inventory = tmp_path / "hosts.yml"
@@ -196,3 +184,15 @@ def test_a_step_is_measured_only_with_a_client_a_lack_and_consent(uri: str, tmp_
     inventory.write_text(inventory.read_text().replace("clients", "others"))
     assert "needs a client" in diagnose(*words, "--measure", "cache").stderr
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("name", GUESTS)
+def test_the_commands_that_are_printed_take_the_steps(uri: str, name: str) -> None:
+    """All of them, one after the other, by virt-xml itself; the guest runs under KVM nowhere here."""
+    steps = {(s["tuning"], s["device"]): s for s in asked(uri, name)["steps"] if s["apply"] and s["tuning"] != "kvm"}
+    assert {tuning for tuning, _ in steps} >= LACKING[name]
+    for step in steps.values():
+        done = subprocess.run(shlex.split(step["apply"]), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (step, done.stderr)
+    after = asked(uri, name)["steps"]
+    assert not [step for step in after if step["state"] == "lacking" and step["tuning"] in LACKING[name]]
