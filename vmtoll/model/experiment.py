@@ -1,7 +1,6 @@
 """An experiment: a question, its matrix, and the claims of the source that it repeats."""
 
 import itertools
-import re
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
@@ -169,27 +168,6 @@ class Change(Document):
         return not self.apply
 
 
-def _slug(text: object) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", str(text).lower()).strip("-")
-
-
-def varied(of: str, factors: Mapping[str, list[Any]]) -> dict[str, dict[str, Any] | None]:
-    """The environments of all combinations of these factors' values: name → the keys of its change, None for the
-    machine as it is. `of`: the environment that names the machine. Raises ValueError for an empty factor.
-    """
-    for factor, values in factors.items():
-        if not isinstance(values, list) or not values:
-            raise ValueError(f"vary.{factor}: give a list of values")
-    environments: dict[str, dict[str, Any] | None] = {}
-    for combination in itertools.product(*factors.values()):
-        chosen = {factor: value for factor, value in zip(factors, combination, strict=True) if value is not None}
-        sysctls = {factor: value for factor, value in chosen.items() if "." in factor}
-        settings = {factor: value for factor, value in chosen.items() if factor not in sysctls}
-        name = "-".join(f"{_slug(factor.rpartition('.')[2])}-{_slug(value)}" for factor, value in chosen.items())
-        environments[name or of] = {"of": of, "settings": settings or None, "sysctls": sysctls} if chosen else None
-    return environments
-
-
 class Experiment(Document):
     """A question, its matrix, and how it is measured."""
 
@@ -291,26 +269,6 @@ class Experiment(Document):
                 "change blocks or boots"
             )
         return self
-
-    @model_validator(mode="before")
-    @classmethod
-    def _vary(cls, data: Any) -> Any:
-        """Expand `vary`; a stored experiment is expanded already."""
-        if not isinstance(data, Mapping) or not isinstance(data.get("vary"), Mapping) or not data["vary"]:
-            return data
-        changes, environments = data.get("changes") or {}, data.get("environments")
-        if isinstance(environments, list) and len(environments) != 1 and len(changes) >= len(environments) - 1:
-            return data
-        if not isinstance(environments, list) or len(environments) != 1 or changes:
-            raise ValueError("vary: it needs one environment, which it varies, and no `changes`")
-        switches = {True: "on", False: "off"}  # as YAML reads them
-        factors = {
-            factor: [switches[v] if isinstance(v, bool) else v for v in values] if isinstance(values, list) else values
-            for factor, values in data["vary"].items()
-        }
-        arms = varied(environments[0], factors)
-        changes = {name: keys for name, keys in arms.items() if keys}
-        return {**data, "vary": factors, "environments": list(arms), "changes": changes}
 
     @model_validator(mode="after")
     def _changes_of_machines(self) -> Self:

@@ -17,7 +17,7 @@ from vmtoll.model.trial import METAL
 from vmtoll.model.workload import ClosedWorkload, MailWorkload, SharedHostWorkload, Workload, listed
 from vmtoll.sites import load_site, site_files
 from vmtoll.spec import service as services
-from vmtoll.spec import sources
+from vmtoll.spec import sources, vary
 from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.documents import Keys, check_names, read, validation_error
 from vmtoll.spec.server import ServerDefinition, read_server, read_servers
@@ -146,11 +146,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     if not path.is_file():
         raise ExperimentError(f"{path}: {unknown('experiment', path.stem, registry.experiments())}")
     document = read(path)
-    data = services.complete(path, _at_scale(path, document, scale))
-    try:
-        experiment = Experiment(name=path.stem, **data)
-    except ValidationError as error:
-        raise validation_error(path, Experiment, error) from None
+    experiment = _parse(path, _at_scale(path, document, scale))
     own_names = [name for name in experiment.environments if name not in experiment.changes]
     _check_environments(path, experiment, own_names if experiment.service else registry.environments())
     if experiment.baseline:
@@ -187,6 +183,16 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
                 location = f"{file_of(name, registry)}: page"
                 raise ExperimentError(f"{location}: {unknown('page', workload.page, pages)}")
     return _with_control(resolve(path, experiment, workloads, site, registry))
+
+
+def _parse(path: Path, document: Keys) -> Experiment:
+    """The experiment of a document at one scale, with what `vary` stands for. Raises ExperimentError."""
+    try:
+        return Experiment(name=path.stem, **vary.expand(services.complete(path, document)))
+    except ValidationError as error:
+        raise validation_error(path, Experiment, error) from None
+    except ValueError as error:
+        raise ExperimentError(f"{path}: {error}") from None
 
 
 def _resolve_service(path: Path, experiment: Experiment, service: Service) -> Resolved:

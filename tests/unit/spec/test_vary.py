@@ -1,0 +1,60 @@
+"""The environments that `vary` stands for in an experiment's file."""
+
+from typing import Any
+
+import pytest
+
+from vmtoll.model.experiment import Experiment
+from vmtoll.spec.vary import expand, varied
+
+KEYS: dict[str, Any] = {
+    "name": "x", "question": "?", "servers": ["nginx"], "workloads": ["site-steady"], "environments": ["kvm-default"],
+    "blocks": 6, "warmup_s": 1, "duration_s": 1,
+}  # fmt: skip
+FACTORS: dict[str, Any] = {
+    "halt_poll_ns": [0, 200000], "ksm": [True, None], "net.ipv4.tcp_congestion_control": ["cubic", None],
+}  # fmt: skip
+
+
+def read(**keys: Any) -> Experiment:
+    return Experiment(**expand(KEYS | keys))
+
+
+def test_every_combination_is_an_environment_named_after_its_values() -> None:
+    made = read(vary=FACTORS)
+    assert len(made.environments) == 8
+    assert made.baseline_arm.environment == "halt-poll-ns-0-ksm-on-tcp-congestion-control-cubic"
+    change = made.changes["halt-poll-ns-0-ksm-on-tcp-congestion-control-cubic"]
+    assert change.values == {"halt_poll_ns": 0, "ksm": "on"}
+    assert change.sysctls == {"net.ipv4.tcp_congestion_control": "cubic"}
+    assert {change.of for change in made.changes.values()} == {"kvm-default"}
+
+
+@pytest.mark.parametrize("factors", [FACTORS, {"ksm": ["on"]}, {"ksm": [None, "on"]}])
+def test_a_stored_experiment_is_read_as_it_is(factors: dict[str, Any]) -> None:
+    """With a single combination too: it has one environment, which is no machine's."""
+    made = read(vary=factors)
+    assert Experiment(**made.model_dump(mode="json")) == made
+
+
+def test_a_combination_without_values_is_the_machine_itself() -> None:
+    made = read(vary={"ksm": [None, "on"]})
+    assert made.environments == ["kvm-default", "ksm-on"]
+    assert list(made.changes) == ["ksm-on"]
+    assert varied("metal", {"ksm": [None]}) == {"metal": None}
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"vary": {"speed": [1, 2]}}, "no setting 'speed'; there are: governor"),
+        ({"vary": {"ksm": []}}, "vary.ksm: give a list of values"),
+        ({"vary": {"ksm": "on"}}, "vary.ksm: give a list of values"),
+        ({"vary": {"ksm": ["on"]}, "environments": ["metal", "kvm-default"]}, "vary: it needs one environment"),
+        ({"vary": {"ksm": ["on"]}, "changes": {"a": {"apply": "x"}}}, "and no `changes`"),
+    ],
+)
+def test_factors_that_make_no_sense(keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        read(**keys)
+    assert said in str(refused.value)
