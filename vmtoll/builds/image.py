@@ -104,7 +104,7 @@ def _build(
     _provision(partial, root, variables, kernels, release)
     say(f"image {folder.name}: disk of the guest")
     _strip(root)
-    for package, suffix in {here().kernel: "", **{package: f"-{package}" for package in kernels}}.items():
+    for package, suffix in [(here().kernel, ""), *((package, f"-{package}") for package in kernels)]:
         version = _kernel_version(root, package)
         for name in ("vmlinuz", "initrd.img"):
             shutil.copyfile(root / f"boot/{name}-{version}", partial / f"{name}{suffix}")
