@@ -4,13 +4,14 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 import yaml
 
 from vmtoll.builds import archives, servers
 from vmtoll.builds.booted_tree import booted
+from vmtoll.files import replacing, write_durably
 from vmtoll.model.architecture import here
 from vmtoll.model.errors import UserError
 from vmtoll.model.release import Release
@@ -20,6 +21,8 @@ from vmtoll.shell import lock, play, run
 IMAGES = CACHE / "images"
 KEPT_IMAGES = 2
 DISK = "guest.qcow2"
+BOOT_FILES = ("vmlinuz", "initrd.img")
+SUMS = "SHA256SUMS"
 # systemd copies this ID into an empty /etc/machine-id: all machines of an image would get the same ID, and the same MAC
 # address on their bridges, which systemd derives from it.
 DBUS_ID = "var/lib/dbus/machine-id"
@@ -51,6 +54,33 @@ def ensure(say: Say, release: Release, kernels: Collection[str] = ()) -> Path:
 def files(folder: Path) -> list[str]:
     """The files of an image that a KVM host needs."""
     return sorted(path.name for path in folder.iterdir() if re.match(r"guest\.qcow2$|vmlinuz|initrd\.img", path.name))
+
+
+def files_for(kernels: Iterable[str]) -> list[str]:
+    """The files of an image with these packages of kernels beside its own."""
+    return sorted([DISK, *(f"{name}{suffix}" for suffix in _suffixes(kernels) for name in BOOT_FILES)])
+
+
+def export(folder: Path, output: Path) -> str:
+    """Copy the files of an image that a KVM host needs, with their digests in SHA256SUMS, for hosts to fetch by HTTP.
+
+    Returns the SHA-256 of SHA256SUMS, which comes last.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    lines = list[str]()
+    for name in files(folder):
+        with replacing(output / name) as draft:
+            shutil.copyfile(folder / name, draft)
+        with (output / name).open("rb") as stream:
+            lines.append(f"{hashlib.file_digest(stream, 'sha256').hexdigest()}  {name}\n")
+    content = "".join(lines).encode()
+    write_durably(output / SUMS, content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def _suffixes(kernels: Iterable[str]) -> list[str]:
+    """What the names of a kernel's files end with: nothing for the image's own kernel, else its package."""
+    return ["", *(f"-{package}" for package in kernels)]
 
 
 def make_disk(root: Path, disk: Path, size_gib: int, log: Path) -> None:
@@ -106,7 +136,7 @@ def _build(
     _strip(root)
     for package, suffix in [(here().kernel, ""), *((package, f"-{package}") for package in kernels)]:
         version = _kernel_version(root, package)
-        for name in ("vmlinuz", "initrd.img"):
+        for name in BOOT_FILES:
             shutil.copyfile(root / f"boot/{name}-{version}", partial / f"{name}{suffix}")
     make_disk(root, partial / DISK, recipe["disk_gib"], log)
     packages = run(["dpkg-query", f"--admindir={root}/var/lib/dpkg", "-W", "-f", "${Package} ${Version}\n"])

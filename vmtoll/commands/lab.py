@@ -1,6 +1,7 @@
 """`vmtoll lab`: image, up, down, status."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -58,18 +59,34 @@ def up(
 @app.command("image", cls=CliCommand, epilog=describe("lab image", "vmtoll lab image --suite bookworm"))
 def build_image(
     machines: Annotated[bool, typer.Option("--machines", help="Also build the disk for virtual machines.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Copy what a KVM host needs into this folder, with checksums, to serve it by HTTP: the host fetches "
+            "it as `vmtoll_image_url` says.",
+            file_okay=False,
+        ),
+    ] = None,
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option(help="Package of a further kernel that guest profiles name; several times for several."),
+    ] = None,
     suite: SuiteOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Build the machines' image into the cache, if it is not there; `up` does it as well."""
     embedded.require_root()
     release = lab_release(suite)
-    folder = image.ensure(say, release)
+    folder = image.ensure(say, release, kernel or ())
     if machines:
         tools.build()
         machine_disk.ensure(folder, say)
+    digest = image.export(folder, output) if output else None
     if as_json:
-        print_json({"image": folder, "suite": release.suite})
+        print_json({"image": folder, "suite": release.suite, "output": output, "sha256": digest})
+    elif output:
+        print(f"{output}: serve this folder by HTTP, and give KVM hosts in the inventory:\n")
+        print(f"vmtoll_image_url: http://…\nvmtoll_image_sha256: {digest}")
 
 
 @app.command("down", cls=CliCommand, epilog=describe("lab down", "vmtoll lab down"))

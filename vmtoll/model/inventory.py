@@ -281,6 +281,16 @@ class HostVars(GuestVariables):
         None, "guest", "file on the KVM host with the PID of another monitor's process", pattern="^/"
     )
     libvirt_uri: str = _variable("qemu:///system", "KVM host", "where libvirt listens")
+    image_url: str | None = _variable(
+        None,
+        "KVM host",
+        "URL of a folder with the guests' image, which the host fetches by itself ([guests.md]"
+        "(guests.md#the-image-by-url)); unset: the controller makes the image and copies it",
+        pattern=r"^https?://\S+$",
+    )
+    image_sha256: str | None = _variable(
+        None, "KVM host", "SHA-256 of the file `SHA256SUMS` at that URL", pattern="^[0-9a-f]{64}$"
+    )
     revive: list[list[str]] | None = _variable(
         None,
         "guest",

@@ -12,7 +12,7 @@ from vmtoll.guests import needs, profiles
 from vmtoll.guests.domain import files_of_role, render
 from vmtoll.guests.inventory import Guest, guest
 from vmtoll.model.architecture import here
-from vmtoll.model.errors import UserError
+from vmtoll.model.errors import InventoryError, UserError
 from vmtoll.model.release import Release
 from vmtoll.paths import STATE
 from vmtoll.shell import Changes, play, run, say
@@ -75,26 +75,27 @@ def make_guests(
                 f"{vm.name}: {vm.public_key} does not exist; make a key with ssh-keygen, or name the public half "
                 "of yours in vmtoll_public_key"
             )
-    rates_khz: dict[str, int | None] = {}
-    if present:
-        if os.geteuid() != 0:
-            raise UserError(
-                f"{inventory}: the image of {present[0].name} is made as root; run vmtoll as root or by sudo"
-            )
-        rates_khz = _check_needs(present, inventory)
+    fetched = _fetched_images(data, inventory)
+    copied_to = [vm for vm in present if vm.kvm_host not in fetched]
+    if copied_to and os.geteuid() != 0:
+        raise UserError(f"{inventory}: the image of {copied_to[0].name} is made as root; run vmtoll as root or by sudo")
+    rates_khz = _check_needs(present, inventory) if present else {}
     lists = {
         host: [role_entry(vm, tsc_khz=rates_khz.get(host)) for vm in guests if vm.kvm_host == host]
         for host in _kvm_hosts(guests)
     }
-    variables: dict[str, object] = {"kvm_guest_lists": lists}
+    images: dict[str, dict[str, object]] = {
+        host: {**fetched[host], "files": image.files_for(kernels_of(vm for vm in present if vm.kvm_host == host))}
+        for host in _kvm_hosts(present)
+        if host in fetched
+    }
+    if copied_to:
+        folder = image.ensure(say, release, kernels_of(copied_to))
+        copied: dict[str, object] = {"source": str(folder), "files": image.files(folder)}
+        images |= dict.fromkeys(_kvm_hosts(copied_to), copied)
+    variables: dict[str, object] = {"kvm_guest_lists": lists, "kvm_guest_images": images}
     if present:
-        folder = image.ensure(say, release, kernels_of(present))
-        variables |= {
-            "kvm_guest_image_source": str(folder),
-            "kvm_guest_image_files": image.files(folder),
-            "kvm_guest_host_key": str(host_key()),
-            "kvm_guest_emulator": list(here().qemu),
-        }
+        variables |= {"kvm_guest_host_key": str(host_key()), "kvm_guest_emulator": list(here().qemu)}
     if guests:
         pattern = ",".join([*lists, *(vm.name for vm in present)])
         play(
@@ -102,6 +103,25 @@ def make_guests(
             inventory=inventory, quiet=quiet, changes=changes,
         )  # fmt: skip
     return [vm.name for vm in guests if vm.state == "absent"]
+
+
+def _fetched_images(data: Mapping[str, Any], inventory: Path) -> dict[str, dict[str, str]]:
+    """KVM host → `url` and `sha256` of the image that it fetches by itself. Raises InventoryError for one without the
+    other.
+    """
+    images: dict[str, dict[str, str]] = {}
+    for host in hosts_by_role(data, str(inventory))["kvm_host"]:
+        url, digest = host.vars.image_url, host.vars.image_sha256
+        if url and not digest:
+            raise InventoryError(
+                f"{inventory}: {host.name}: vmtoll_image_url needs vmtoll_image_sha256, which `vmtoll lab image "
+                "--output` prints"
+            )
+        if digest and not url:
+            raise InventoryError(f"{inventory}: {host.name}: vmtoll_image_sha256 needs vmtoll_image_url")
+        if url and digest:
+            images[host.name] = {"url": url, "sha256": digest}
+    return images
 
 
 def _kvm_hosts(guests: Sequence[Guest]) -> list[str]:
