@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +20,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from vmtoll.campaign.fan_out import FORKS, Board, LoggedCommand, Task, fan_out, last_line
 from vmtoll.campaign.objects import Bucket, Location
-from vmtoll.campaign.store import add_run, holds, write_page
+from vmtoll.campaign.store import add_run, measured, write_page
 from vmtoll.campaign.testbeds import Bed
 from vmtoll.files import write_durably
 from vmtoll.model.document import Document
@@ -137,7 +138,7 @@ class Campaign:
 
     def _measure(self) -> int:
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self._locked():
+        with self.locked():
             record = self._new_record()
             if isinstance(self.dataset, Bucket):
                 self.dataset.check()
@@ -162,7 +163,8 @@ class Campaign:
         return 1 if missing else 0
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
+        """Hold the campaign's folder, which is there. Raises UserError while another process holds it."""
         with (self.folder / ".lock").open("a") as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -213,28 +215,27 @@ class Campaign:
 
     def is_bed_done(self, bed: str) -> bool:
         """Whether all runs of a test bed are in the dataset, measured here or by a job of its own."""
-        return all(holds(self.dataset, self.name, bed, experiment) for experiment in self.plans)
+        return all((bed, experiment) in self._in_dataset for experiment in self.plans)
 
     def _is_elsewhere(self, task: Task) -> bool:
         """Whether the dataset has a run of a task of which this folder knows nothing."""
-        here = self.run_of(task, "complete") or self.run_of(task, "running")
-        return here is None and holds(self.dataset, self.name, *task)
+        return task in self._in_dataset and not (self.run_of(task, "complete") or self.run_of(task, "running"))
+
+    @cached_property
+    def _in_dataset(self) -> set[Task]:
+        """The tasks that the dataset had a run of when it was first asked; of a single test bed, its own alone."""
+        return measured(self.dataset, self.name, self.testbeds[0].name if len(self.testbeds) == 1 else None)
 
     def outcome(self, task: Task) -> RunOutcome:
         """The outcome of a task so far."""
-        complete, running = self.run_of(task, "complete"), self.run_of(task, "running")
-        run, why = complete or running, self.failures.get(task)
-        return RunOutcome(
-            status="complete"
-            if complete or self._is_elsewhere(task)
-            else "failed"
-            if why
-            else "running"
-            if running
-            else "waiting",
-            run=str(run.relative_to(self.folder)) if run else None,
-            why=why,
-        )
+        running, why = self.run_of(task, "running"), self.failures.get(task)
+        run = self.run_of(task, "complete") or running
+        status: Literal["complete", "failed", "running", "waiting"] = "running" if running else "waiting"
+        if why:
+            status = "failed"
+        if self.is_done(task):
+            status = "complete"
+        return RunOutcome(status=status, run=str(run.relative_to(self.folder)) if run else None, why=why)
 
     def _add_to_dataset(self, task: Task) -> bool:
         """Add the finished run of a task to the dataset, if it is not there yet.

@@ -105,7 +105,9 @@ def fleet(rows: Sequence[BedComparison], hosts: Hosts, margin: float) -> Fleet:
     error_of_host = ALPHA / sum(map(len, large.values()))
     facets, odd = list[Facet](), list[OddHost]()
     for key, members in large.items():
-        found, hosts_found = _look(key, members, factors[key], ALPHA / max(1, tested), error_of_host, margin)
+        found, hosts_found = _facets_and_odd_hosts(
+            key, members, factors[key], ALPHA / max(1, tested), error_of_host, margin
+        )
         facets += found
         odd += hosts_found
     return Fleet(
@@ -119,7 +121,7 @@ def _factors(members: Sequence[BedComparison], hosts: Hosts) -> dict[str, tuple[
     return {column: (names, groups) for column, (names, groups) in factors.items() if len(names) > 1}
 
 
-def _look(
+def _facets_and_odd_hosts(
     key: Comparison, members: Sequence[BedComparison], factors: Mapping[str, tuple[list[str], Groups]], level: float,
     error_of_host: float, margin: float,
 ) -> tuple[list[Facet], list[OddHost]]:  # fmt: skip

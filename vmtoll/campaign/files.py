@@ -19,10 +19,18 @@ Run = tuple[str, str, str]
 _RUN_FILE = re.compile(r"/testbed=([^/]+)/experiment=([^/]+)/([^/]+)\.parquet$")
 
 
-def run_files(database: duckdb.DuckDBPyConnection, location: str, table: str, campaign: str) -> dict[Run, str]:
+def run_files(
+    database: duckdb.DuckDBPyConnection, location: str, table: str, campaign: str, testbed: str = "*"
+) -> dict[Run, str]:
     """Run → its own file of a table, sorted by run."""
-    files = matching(database, f"{location}/{table}/campaign={campaign}/testbed=*/experiment=*/*.parquet")
-    return {(match[1], match[2], match[3]): file for file in files if (match := _RUN_FILE.search(file))}
+    files = matching(database, f"{location}/{table}/campaign={campaign}/testbed={testbed}/experiment=*/*.parquet")
+    return {run: file for file in files if (run := run_of_file(file))}
+
+
+def run_of_file(path: str) -> Run | None:
+    """The run that a file or an object has a table of; None for a path that is none of a run's."""
+    match = _RUN_FILE.search(path)
+    return (match[1], match[2], match[3]) if match else None
 
 
 def merged_files(database: duckdb.DuckDBPyConnection, location: str, campaign: str, table: str = "trials") -> list[str]:

@@ -37,13 +37,9 @@ class Bucket:
             self.client.put_object(Bucket=self.bucket, Key=key, Body=b"")
             self.client.delete_object(Bucket=self.bucket, Key=key)
 
-    def has_any(self, folder: str) -> bool:
-        """Return whether there is a Parquet file in a folder. Raises UserError."""
-        return any(key.endswith(".parquet") for key in self._keys(folder))
-
     def has(self, name: str) -> bool:
         """Return whether there is a file of this name. Raises UserError."""
-        return self._key(name) in self._keys(name)
+        return self._key(name) in self.keys(name)
 
     def put(self, file: Path, name: str) -> None:
         """Put a file: others see all of it, or none. Raises UserError."""
@@ -53,9 +49,12 @@ class Bucket:
     def _key(self, name: str) -> str:
         return f"{self.prefix}/{name}" if self.prefix else name
 
-    def _keys(self, folder: str) -> Iterator[str]:
+    def keys(self, beginning: str) -> Iterator[str]:
+        """The keys of all objects whose names begin so. Raises UserError."""
         with self._errors():
-            pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=self._key(folder))
+            pages = self.client.get_paginator("list_objects_v2").paginate(
+                Bucket=self.bucket, Prefix=self._key(beginning)
+            )
             for page in pages:
                 yield from (entry["Key"] for entry in page.get("Contents", ()))
 

@@ -3,6 +3,7 @@
 A task is `vmtoll campaign run --bed`, which is safe to be started twice, so Slurm may requeue it.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -27,8 +28,8 @@ _SCRIPT = """\
 #SBATCH --open-mode=append
 #SBATCH --requeue
 # A task for each test bed: the line of the file that its number says.
-bed=$(sed -n "$((VMTOLL_FIRST + SLURM_ARRAY_TASK_ID + 1))p" {beds})
-exec {command} --bed "$bed" --inventory {slices}/"$bed".json
+bed=$(sed -n "$((VMTOLL_FIRST + SLURM_ARRAY_TASK_ID + 1))p" {folder}/"$VMTOLL_BEDS")
+exec {command} --bed "$bed" --inventory {folder}/slices/"$bed".json
 """
 
 
@@ -47,26 +48,28 @@ def submit(
 
     `folder`: of the campaign, on a file system that all nodes see, with the test beds' inventories in `slices`;
     `command`: measures one test bed, but for --bed and --inventory; `options`: of sbatch; `at_once`: tasks of an array
-    that run at the same time. Raises UserError if Slurm refuses it.
+    that run at the same time. Arrays of earlier calls stay as they are. Raises UserError if Slurm refuses it.
     """
     folder = folder.absolute()
-    logs, file = folder / LOGS, folder / "beds.txt"
+    logs, jobs = folder / LOGS, submitted(folder)
     logs.mkdir(parents=True, exist_ok=True)
-    write_durably(file, "".join(f"{bed}\n" for bed in beds).encode())
+    # Tasks of an earlier array, which may wait still, or be requeued, read the list of their own.
+    lines = "".join(f"{bed}\n" for bed in beds).encode()
+    file = folder / f"beds-{hashlib.sha256(lines).hexdigest()[:12]}.txt"
+    write_durably(file, lines)
     script = _SCRIPT.format(
-        name=shlex.quote(folder.name), logs=logs, beds=shlex.quote(str(file)), command=shlex.join(command),
-        slices=shlex.quote(str(folder / "slices")),
-    )  # fmt: skip
+        name=shlex.quote(folder.name), logs=logs, folder=shlex.quote(str(folder)), command=shlex.join(command)
+    )
     write_durably(folder / "job.sh", script.encode())
-    jobs = list[Job]()
+    arrays = list[Job]()
     for first in range(0, len(beds), ARRAY):
         part = beds[first : first + ARRAY]
         limit = f"%{at_once}" if at_once else ""
-        array = ["--array", f"0-{len(part) - 1}{limit}", f"--export=ALL,VMTOLL_FIRST={first}"]
+        array = ["--array", f"0-{len(part) - 1}{limit}", f"--export=ALL,VMTOLL_FIRST={first},VMTOLL_BEDS={file.name}"]
         number = _run("sbatch", "--parsable", *array, *options, str(folder / "job.sh")).partition(";")[0]
-        jobs.append(Job(number, part))
-        _record(folder, jobs)
-    return jobs
+        arrays.append(Job(number, part))
+        _record(folder, [*jobs, *arrays])
+    return arrays
 
 
 def _record(folder: Path, jobs: Sequence[Job]) -> None:
@@ -75,7 +78,7 @@ def _record(folder: Path, jobs: Sequence[Job]) -> None:
 
 
 def submitted(folder: Path) -> list[Job]:
-    """The arrays that were submitted last; empty before the first. Raises UserError for a file that is none of ours."""
+    """All arrays that were submitted, the last one last. Raises UserError for a file that is none of ours."""
     file = folder / SUBMITTED
     if not file.exists():
         return []
@@ -88,7 +91,7 @@ def submitted(folder: Path) -> list[Job]:
 def active(jobs: Sequence[Job]) -> dict[str, str]:
     """Test bed → state of its task in Slurm's words (`pending`, `running`, …), for tasks that have not ended.
 
-    Raises UserError if Slurm does not answer.
+    Of a test bed in several arrays, the task of the last one. Raises UserError if Slurm does not answer.
     """
     states: dict[str, str] = {}
     for job in jobs:
@@ -105,7 +108,7 @@ def active(jobs: Sequence[Job]) -> dict[str, str]:
 
 
 def last_lines(folder: Path, jobs: Sequence[Job]) -> Mapping[str, str]:
-    """Test bed → the last line that its task printed, for tasks that have printed any."""
+    """Test bed → the last line that its task of the last array printed, for tasks that have printed any."""
     lines = {
         bed: last_line(folder / LOGS / f"{job.number}-{place}.log")
         for job in jobs

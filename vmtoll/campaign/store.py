@@ -15,7 +15,7 @@ import duckdb
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.campaign.effects import campaign_figures
-from vmtoll.campaign.files import merged_files, merged_runs
+from vmtoll.campaign.files import merged_files, merged_runs, run_files, run_of_file
 from vmtoll.campaign.objects import Bucket, Location
 from vmtoll.campaign.page import write_page as write_html
 from vmtoll.files import replacing, write_durably
@@ -71,19 +71,20 @@ def has_run(dataset: Path, campaign: str, testbed: str, run_dir: Path) -> bool:
     return (testbed, manifest.experiment.name, manifest.run_id) in merged
 
 
-def holds(dataset: Location, campaign: str, testbed: str, experiment: str) -> bool:
-    """Return whether the dataset has a run of an experiment on a test bed: its trials, which come last, are there.
+def measured(dataset: Location, campaign: str, testbed: str | None = None) -> set[tuple[str, str]]:
+    """The (test bed, experiment) of which the dataset has a run: its trials, which come last, are there.
 
-    On object storage, not after a compaction, which is done on a folder. Raises UserError.
+    `testbed`: of this one alone. On object storage, not after a compaction, which is done on a folder. Raises
+    UserError.
     """
-    folder = f"trials/campaign={campaign}/testbed={testbed}/experiment={experiment}/"
     if isinstance(dataset, Bucket):
-        return dataset.has_any(folder)
-    if any((dataset / folder).glob("*.parquet")):
-        return True
+        folder = f"trials/campaign={campaign}/"
+        files = dataset.keys(folder if testbed is None else f"{folder}testbed={testbed}/")
+        return {run[:2] for run in map(run_of_file, files) if run}
     with duckdb.connect() as database:
+        own = run_files(database, str(dataset), "trials", campaign, testbed or "*")
         merged = merged_runs(database, merged_files(database, str(dataset), campaign), testbed)
-    return any(run[:2] == (testbed, experiment) for run in merged)
+    return {run[:2] for run in {*own, *merged}}
 
 
 def add_run(run_dir: Path, dataset: Location, campaign: str, testbed: str) -> None:

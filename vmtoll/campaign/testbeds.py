@@ -25,12 +25,17 @@ class Bed:
 
 
 def read_testbeds(inventory: Path, limit: str | None = None) -> list[Bed]:
+    """Read an inventory and return its test beds (`testbeds_in`). Raises UserError, InventoryError."""
+    return testbeds_in(read_valid_inventory(inventory), inventory, limit)
+
+
+def testbeds_in(data: Mapping[str, Any], inventory: Path, limit: str | None = None) -> list[Bed]:
     """The child groups of the group `cells`, by name; without child groups, all machines are one test bed.
 
-    A `limit` keeps only the machines that it matches. Test beds without a client are left out. Raises UserError when
-    two test beds share a machine, or none is left; InventoryError.
+    `data`: the inventory as `ansible-inventory --list` prints it. A `limit` keeps only the machines that it matches,
+    for which Ansible reads the inventory again. Test beds without a client are left out. Raises UserError when two test
+    beds share a machine, or none is left; InventoryError.
     """
-    data = read_valid_inventory(inventory)
     all_machines = _all_machines(data)
     matched = set(all_machines if limit is None else _all_machines(read_inventory(inventory, limit)))
     groups = {name: members(data, name) for name in sorted(data.get(CELLS_GROUP, {}).get("children", []))}

@@ -100,7 +100,11 @@ def run_campaign(
     Each finished run becomes Parquet in the dataset; campaign.html compares the test beds. With --bed it measures one
     test bed and writes no page: `vmtoll campaign report` does when all are there.
     """
-    campaign = _campaign(experiments, inventory, bed, limit, scale, output, dataset, forks)
+    from vmtoll.campaign.testbeds import read_testbeds  # noqa: PLC0415
+
+    machines = inventory or embedded.require()
+    beds = read_testbeds(machines, limit)
+    campaign = _campaign(experiments, machines, beds, size_of(scale, inventory), output, dataset, forks, bed)
     if dry_run:
         if as_json:
             print_json(_schedule(campaign))
@@ -122,20 +126,17 @@ def run_campaign(
 
 
 def _campaign(
-    experiments: Sequence[str], inventory: Path | None, bed: str | None, limit: str | None, scale: Scale | None,
-    output: Path | None, dataset: str | None, forks: int,
+    experiments: Sequence[str], machines: Path, beds: "Sequence[Bed]", scale: Scale, output: Path | None,
+    dataset: str | None, forks: int = FORKS, bed: str | None = None,
 ) -> "Campaign":  # fmt: skip
     from vmtoll.campaign.campaign import Campaign  # noqa: PLC0415
     from vmtoll.campaign.objects import location  # noqa: PLC0415
     from vmtoll.campaign.store import check_name  # noqa: PLC0415
-    from vmtoll.campaign.testbeds import read_testbeds  # noqa: PLC0415
 
-    size = size_of(scale, inventory)
-    registry, machines = Registry(), inventory or embedded.require()
-    plans = {name: plan(load(registry.experiment_file(name), registry, size)) for name in dict.fromkeys(experiments)}
+    registry = Registry()
+    plans = {name: plan(load(registry.experiment_file(name), registry, scale)) for name in dict.fromkeys(experiments)}
     folder = output or CAMPAIGNS / "_".join(plans)
     check_name("campaign", folder.name)
-    beds = read_testbeds(machines, limit)
     data = location(dataset) if dataset else folder / DATA
     if bed is None:
         return Campaign(folder, data, machines, plans, beds, forks)
@@ -168,9 +169,7 @@ def submit_campaign(
         typer.Option(help="Option for sbatch, as --sbatch=--partition=lab; several times for several."),
     ] = None,
     at_once: Annotated[int | None, typer.Option(min=1, help="Most test beds that are measured at once.")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write the slices and the script, and submit none.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write the slices, and submit nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Submit a campaign to Slurm: an array with one task a test bed; the same command submits what is not done.
@@ -179,21 +178,24 @@ def submit_campaign(
     all nodes see, and so is this installation of vmtoll. `vmtoll campaign status` reads the states back.
     """
     from vmtoll.campaign import slices, slurm  # noqa: PLC0415
-    from vmtoll.spec.inventory import read_inventory  # noqa: PLC0415
+    from vmtoll.campaign.testbeds import testbeds_in  # noqa: PLC0415
+    from vmtoll.spec.inventory_faults import read_valid_inventory  # noqa: PLC0415
 
     if inventory is None:
         raise UserError("the jobs run on other machines than the embedded lab: give an --inventory")
-    campaign = _campaign(experiments, inventory, None, limit, scale, output, dataset, FORKS)
+    data = read_valid_inventory(inventory)
+    size = size_of(scale, inventory)
+    campaign = _campaign(experiments, inventory, testbeds_in(data, inventory, limit), size, output, dataset)
     folder = campaign.folder.absolute()
-    busy = slurm.active(slurm.submitted(folder))
-    beds = [bed for bed in campaign.testbeds if bed.name not in busy and not campaign.is_bed_done(bed.name)]
-    slices.write_slices(read_inventory(inventory, limit), beds, folder / "slices")
-    options = {"--scale": scale, "--output": str(folder), "--dataset": _absolute(campaign.dataset)}
-    words = [word for option, value in options.items() if value for word in (option, str(value))]
-    command = [*campaign.program, "campaign", "run", *campaign.plans, *words]
-    jobs = (
-        [] if dry_run or not beds else slurm.submit(folder, [bed.name for bed in beds], command, sbatch or (), at_once)
-    )
+    folder.mkdir(parents=True, exist_ok=True)
+    with campaign.locked():
+        busy = slurm.active(slurm.submitted(folder))
+        beds = [bed for bed in campaign.testbeds if bed.name not in busy and not campaign.is_bed_done(bed.name)]
+        slices.write_slices(data, beds, folder / "slices")
+        options = ["--scale", size, "--output", str(folder), "--dataset", _absolute(campaign.dataset)]
+        command = [*campaign.program, "campaign", "run", *campaign.plans, *options]
+        names = [bed.name for bed in beds]
+        jobs = slurm.submit(folder, names, command, sbatch or (), at_once) if names and not dry_run else []
     if as_json:
         print_json({"beds": [bed.name for bed in beds], "jobs": [job.number for job in jobs], "busy": busy})
         return

@@ -118,7 +118,48 @@ def test_a_dry_run_writes_the_slices_and_submits_nothing(tmp_path: Path) -> None
     words = ["campaign", "submit", "demo", "-i", str(path), "--output", str(tmp_path / "spring"), "--dry-run", "--json"]
     answer = json.loads(CliRunner().invoke(app, words).stdout)
     assert answer == {"beds": ["rack1", "rack2"], "jobs": [], "busy": {}}
-    assert sorted(file.name for file in (tmp_path / "spring/slices").iterdir()) == ["rack1.json", "rack2.json"]
+    assert sorted(file.name for file in (tmp_path / "spring").rglob("*")) == [
+        ".lock",
+        "rack1.json",
+        "rack2.json",
+        "slices",
+    ]
+
+
+SBATCH = """#!/bin/sh
+# Keeps the script and the environment of each array, as Slurm does, and numbers the arrays.
+n=$(($(ls {folder} | grep -c export) + 1))
+for word; do case $word in --export=*) echo "$word" > {folder}/export-$n;; esac; done
+cp "$word" {folder}/job-$n.sh
+echo $n
+"""
+TASK = "#!/bin/sh\necho measured $*\n"
+
+
+def test_a_later_array_leaves_the_waiting_tasks_of_an_earlier_one_their_test_beds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The twin with Slurm itself is the last test."""
+    programs, folder = tmp_path / "bin", tmp_path / "the spring"
+    for name, text in {"sbatch": SBATCH.format(folder=programs), "measure": TASK}.items():
+        programs.mkdir(exist_ok=True)
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    first = slurm.submit(folder, ["rack1", "rack2", "rack3"], ["measure"])
+    second = slurm.submit(folder, ["rack2"], ["measure", "--scale", "full"])
+    assert slurm.submitted(folder) == [*first, *second]
+
+    def task(array: int, place: int) -> str:
+        exported = (programs / f"export-{array}").read_text().strip().removeprefix("--export=ALL,")
+        words = ["env", *exported.split(","), f"SLURM_ARRAY_TASK_ID={place}", "sh", str(programs / f"job-{array}.sh")]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+    assert task(1, 2) == f"measured --bed rack3 --inventory {folder}/slices/rack3.json\n"
+    assert task(2, 0) == f"measured --scale full --bed rack2 --inventory {folder}/slices/rack2.json\n"
+    logs = folder / slurm.LOGS
+    (logs / "1-1.log").write_text("killed\n")
+    assert slurm.last_lines(folder, slurm.submitted(folder)) == {}, "the later task of rack2 has printed nothing"
 
 
 def wait_for(condition: Callable[[], Any], limit_s: float = 300) -> Any:
@@ -169,6 +210,7 @@ def test_slurm_measures_two_test_beds_and_one_is_killed_in_the_middle(
         assert slurm.submitted(folder) == [array]
         (again,) = slurm.submit(folder, ["cell_b"], words)
         assert again.number != array.number
+        assert slurm.submitted(folder) == [array, again]
         assert slurm.active([again]) in ({"cell_b": "pending"}, {"cell_b": "running"}, {"cell_b": "configuring"})
         wait_for(lambda: not slurm.active([again]))
     states = bed_states(folder, ["cell_b"], {}, slurm.last_lines(folder, [again]))

@@ -164,7 +164,7 @@ def take(line: AgentLine, change: Change, guest: str) -> None:
 
 
 def test_a_step_is_measured_only_with_a_client_a_lack_and_consent(uri: str, tmp_path: Path) -> None:
-    """What it takes is said first; the measurement itself runs in the lab."""
+    """vmtoll prints the plan before it asks; the measurement itself runs in the lab."""
     inventory = tmp_path / "hosts.yml"
     inventory.write_text(
         "clients: {hosts: {load: {ansible_host: 198.18.0.9}}}\n"
