@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ options:
     required: true
     env: [{name: VMTOLL_CHANGES_FILE}]
 """
+
+
+_FAREWELL = re.compile(r"^(?:Shared c|C)onnection to \S+ closed\.\s*$", re.MULTILINE)
 
 
 class CallbackModule(CallbackBase):
@@ -74,6 +78,8 @@ def _diffs(diff: Any) -> list[Any]:
 def _message(answer: dict[str, Any]) -> str:
     """The message of a failed task; for a loop, of its first item that failed; for a command, its last line."""
     part = next((item for item in answer.get("results", []) if item.get("failed") or item.get("unreachable")), answer)
-    printed = str(part.get("stderr") or part.get("stdout") or "").strip()
+    # Over ssh a script has a terminal: its errors come with its output, and ssh's own farewell as the error.
+    error = _FAREWELL.sub("", str(part.get("stderr") or "")).strip()
+    printed = error or str(part.get("stdout") or "").strip()
     message = str(part.get("msg") or "")
     return printed.rpartition("\n")[2] if printed and message.startswith("non-zero return code") else message

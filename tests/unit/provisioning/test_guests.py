@@ -21,7 +21,7 @@ def test_a_guest_can_be_removed_though_its_profile_no_longer_fits_it() -> None:
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        ({"vmtoll_image_url": "http://cache/trixie"}, "big1: vmtoll_image_url needs vmtoll_image_sha256, which `vmtoll lab"),
+        ({"vmtoll_image_url": "http://cache/trixie"}, "big1: vmtoll_image_url needs vmtoll_image_sha256, which"),
         ({"vmtoll_image_sha256": "0" * 64}, "big1: vmtoll_image_sha256 needs vmtoll_image_url"),
         ({"vmtoll_image_url": "cache/trixie", "vmtoll_image_sha256": "0" * 64}, "big1: vmtoll_image_url"),
         ({"vmtoll_image_url": "http://cache/trixie", "vmtoll_image_sha256": "abc"}, "big1: vmtoll_image_sha256"),

@@ -11,16 +11,31 @@ flock 9 # another that fetches the same image
 
 is_whole() { echo "$2  $1" | sha256sum --check --status 2>/dev/null; }
 
+# Fetch the rest of a file, again where the connection broke; the exit code is curl's, and `said` its message.
+rest_of() {
+    tries=0
+    while :; do
+        code=0
+        said=$(curl --fail --location --silent --show-error --connect-timeout 20 --speed-limit 1 --speed-time 60 \
+            --continue-at - --output "$part" "$url/$1" 2>&1) || code=$?
+        tries=$((tries + 1))
+        case $code in
+        5 | 6 | 7 | 18 | 28 | 35 | 52 | 55 | 56 | 92) [ "$tries" -lt 4 ] || return "$code" ;;
+        *) return "$code" ;;
+        esac
+        sleep "$tries"
+    done
+}
+
 # Fetch a file of this name and digest. What is left of another content is dropped, and all of it fetched again.
 fetch() {
     part=$folder/.$1.part
     [ ! -e "$folder/$1" ] || return 0
     for attempt in 1 2; do
+        begun=$([ -s "$part" ] && echo yes || echo no)
         if ! is_whole "$part" "$2"; then
-            begun=$([ -s "$part" ] && echo yes || echo no)
             code=0
-            said=$(curl --fail --location --silent --show-error --connect-timeout 20 --speed-limit 1 --speed-time 60 \
-                --retry 4 --continue-at - --output "$part" "$url/$1" 2>&1) || code=$?
+            rest_of "$1" || code=$?
             case $code:$begun:$attempt in
             0:*) ;;
             22:yes:1 | 33:yes:1) # no such range, or no ranges at all
@@ -34,6 +49,7 @@ fetch() {
             esac
         fi
         if is_whole "$part" "$2"; then
+            chmod 0644 "$part"
             sync "$part"
             mv "$part" "$folder/$1"
             echo "$1"
@@ -51,7 +67,8 @@ fetch SHA256SUMS "$sums"
 for file; do
     digest=$(awk -v name="$file" '$2 == name || $2 == "*" name { print $1 }' "$folder/SHA256SUMS")
     if [ -z "$digest" ]; then
-        echo "$url/SHA256SUMS: it has no $file; make the image with \`vmtoll lab image --output\`" >&2
+        case $file in *-*) kernel=" --kernel ${file#*-}" ;; *) kernel= ;; esac
+        echo "$url/SHA256SUMS: it has no $file; make the image with \`vmtoll lab image --output$kernel\`" >&2
         exit 1
     fi
     fetch "$file" "$digest"
