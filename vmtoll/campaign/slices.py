@@ -1,5 +1,6 @@
 """An inventory cut into its test beds: read by Ansible once, and written as one small file for each."""
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,18 @@ def slice_of(data: Mapping[str, Any], bed: Bed) -> dict[str, Any]:
     cells = {CELLS_GROUP: {"children": {bed.name: {"hosts": dict.fromkeys(bed.hosts)}}}} if bed.name in data else {}
     own = {name: group for name, group in groups.items() if name != bed.name}
     return {"all": {"hosts": {host: variables.get(host, {}) for host in bed.hosts}, "children": own | cells}}
+
+
+def write_list(beds: Sequence[str], folder: Path) -> Path:
+    """Write the names of test beds, a line each, as a file that is named after them; return it.
+
+    Jobs that find their test bed by a number read it still when a later list is written.
+    """
+    content = "".join(f"{bed}\n" for bed in beds).encode()
+    file = folder / f"beds-{hashlib.sha256(content).hexdigest()[:12]}.txt"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_durably(file, content)
+    return file
 
 
 def write_slices(data: Mapping[str, Any], beds: Sequence[Bed], folder: Path) -> dict[str, Path]:

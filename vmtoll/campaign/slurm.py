@@ -3,7 +3,6 @@
 A task is `vmtoll campaign run --bed`, which is safe to be started twice, so Slurm may requeue it.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtoll.campaign.fan_out import last_line
+from vmtoll.campaign.slices import write_list
 from vmtoll.files import write_durably
 from vmtoll.model.errors import UserError
 
@@ -54,9 +54,7 @@ def submit(
     logs, jobs = folder / LOGS, submitted(folder)
     logs.mkdir(parents=True, exist_ok=True)
     # Tasks of an earlier array, which may wait still, or be requeued, read the list of their own.
-    lines = "".join(f"{bed}\n" for bed in beds).encode()
-    file = folder / f"beds-{hashlib.sha256(lines).hexdigest()[:12]}.txt"
-    write_durably(file, lines)
+    file = write_list(beds, folder)
     script = _SCRIPT.format(
         name=shlex.quote(folder.name), logs=logs, folder=shlex.quote(str(folder)), command=shlex.join(command)
     )
@@ -88,21 +86,26 @@ def submitted(folder: Path) -> list[Job]:
         raise UserError(f"{file}: not written by `vmtoll campaign submit`; remove it") from None
 
 
-def active(jobs: Sequence[Job]) -> dict[str, str]:
+def active(folder: Path, jobs: Sequence[Job]) -> dict[str, str]:
     """Test bed → state of its task in Slurm's words (`pending`, `running`, …), for tasks that have not ended.
 
-    Of a test bed in several arrays, the task of the last one. Raises UserError if Slurm does not answer.
+    `folder`: of the campaign, whose name the arrays have. Of a test bed in several arrays, the task of the last one.
+    Raises UserError if Slurm does not answer.
     """
     states: dict[str, str] = {}
     for job in jobs:
         try:
-            listing = _run("squeue", "--noheader", "--array", "--jobs", job.number, "--format", "%K %T")
+            listing = _run(
+                "squeue", "--noheader", "--array", "--jobs", job.number, "--name", folder.absolute().name,
+                "--format", "%K %T",
+            )  # fmt: skip
         except UserError as error:
             if "Invalid job id" not in str(error):
                 raise
             continue  # all of its tasks have ended, and Slurm has forgotten it
         for place, state in re.findall(r"^(\d+) (\w+)$", listing, re.MULTILINE):
-            if state not in ("COMPLETING", "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"):
+            # A task that is completing may be one that Slurm is about to start again.
+            if state not in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT") and int(place) < len(job.beds):
                 states[job.beds[int(place)]] = state.lower()
     return states
 

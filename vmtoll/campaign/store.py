@@ -19,7 +19,7 @@ from vmtoll.campaign.files import merged_files, merged_runs, run_files, run_of_f
 from vmtoll.campaign.objects import Bucket, Location
 from vmtoll.campaign.page import write_page as write_html
 from vmtoll.files import replacing, write_durably
-from vmtoll.model.errors import LoadError
+from vmtoll.model.errors import LoadError, UserError
 from vmtoll.model.host_columns import host_rows
 from vmtoll.model.run import Manifest
 from vmtoll.model.verdict import RunAnalysis
@@ -74,11 +74,13 @@ def has_run(dataset: Path, campaign: str, testbed: str, run_dir: Path) -> bool:
 def measured(dataset: Location, campaign: str, testbed: str | None = None) -> set[tuple[str, str]]:
     """The (test bed, experiment) of which the dataset has a run: its trials, which come last, are there.
 
-    `testbed`: of this one alone. On object storage, not after a compaction, which is done on a folder. Raises
-    UserError.
+    `testbed`: of this one alone. Raises UserError, also for a dataset on object storage that was compacted before it
+    was copied there: jobs would measure its runs again.
     """
     if isinstance(dataset, Bucket):
         folder = f"trials/campaign={campaign}/"
+        if next(iter(dataset.keys(f"{folder}merged-")), None):
+            raise UserError(f"{dataset}: campaign {campaign} was compacted there; give its jobs another --dataset")
         files = dataset.keys(folder if testbed is None else f"{folder}testbed={testbed}/")
         return {run[:2] for run in map(run_of_file, files) if run}
     with duckdb.connect() as database:

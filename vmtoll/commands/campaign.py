@@ -1,6 +1,7 @@
 """The commands of campaigns: campaign run, submit, status, report; partition, campaign-report."""
 
 import shlex
+import signal
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -115,6 +116,7 @@ def run_campaign(
         embedded.equip(
             (each for planned in campaign.plans.values() for each in planned.resolved.workloads.values()), say
         )
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # how an engine ends a job
     code = campaign.measure()
     if as_json:
         answer(result(campaign), as_json=True)
@@ -169,7 +171,9 @@ def submit_campaign(
         typer.Option(help="Option for sbatch, as --sbatch=--partition=lab; several times for several."),
     ] = None,
     at_once: Annotated[int | None, typer.Option(min=1, help="Most test beds that are measured at once.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write the slices, and submit nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write slices and list, and submit nothing; for engines other than Slurm.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Submit a campaign to Slurm: an array with one task a test bed; the same command submits what is not done.
@@ -189,18 +193,22 @@ def submit_campaign(
     folder = campaign.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     with campaign.locked():
-        busy = slurm.active(slurm.submitted(folder))
+        active = slurm.active(folder, slurm.submitted(folder))
+        busy = {bed.name: active[bed.name] for bed in campaign.testbeds if bed.name in active}
         beds = [bed for bed in campaign.testbeds if bed.name not in busy and not campaign.is_bed_done(bed.name)]
+        names = [bed.name for bed in beds]
         slices.write_slices(data, beds, folder / "slices")
+        listed = slices.write_list(names, folder) if names else None
         options = ["--scale", size, "--output", str(folder), "--dataset", _absolute(campaign.dataset)]
         command = [*campaign.program, "campaign", "run", *campaign.plans, *options]
-        names = [bed.name for bed in beds]
         jobs = slurm.submit(folder, names, command, sbatch or (), at_once) if names and not dry_run else []
     if as_json:
-        print_json({"beds": [bed.name for bed in beds], "jobs": [job.number for job in jobs], "busy": busy})
+        print_json({"beds": names, "list": listed, "jobs": [job.number for job in jobs], "busy": busy})
         return
     done = len(campaign.testbeds) - len(beds) - len(busy)
     print(f"{len(beds)} test beds to measure, {len(busy)} waiting or running, {done} done")
+    if listed:
+        print(f"list of test beds: {listed}")
     print(f"submitted as {', '.join(job.number for job in jobs)}" if jobs else "submitted: nothing")
 
 
@@ -223,7 +231,7 @@ def campaign_status(
     if not jobs:
         raise UserError(f"{folder}: no `vmtoll campaign submit` has written {slurm.SUBMITTED} there")
     states = bed_states(
-        folder, [bed for job in jobs for bed in job.beds], slurm.active(jobs), slurm.last_lines(folder, jobs)
+        folder, [bed for job in jobs for bed in job.beds], slurm.active(folder, jobs), slurm.last_lines(folder, jobs)
     )
     if as_json:
         print_json(states)

@@ -235,7 +235,7 @@ def test_an_experiment_that_changed_or_another_process_is_refused(
     asked = campaign_of(small, path, folder)
     assert asked.measure() == 0
     assert asked.measure() == 0, "twice is harmless"
-    with asked._locked(), pytest.raises(UserError, match="another process is running this campaign"):
+    with asked.locked(), pytest.raises(UserError, match="another process is running this campaign"):
         campaign_of(small, path, folder).measure()
     file = small.experiment_file("tiny")
     file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"duration_s": 0.2}))

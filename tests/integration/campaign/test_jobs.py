@@ -117,13 +117,11 @@ def test_a_dry_run_writes_the_slices_and_submits_nothing(tmp_path: Path) -> None
     )  # fmt: skip
     words = ["campaign", "submit", "demo", "-i", str(path), "--output", str(tmp_path / "spring"), "--dry-run", "--json"]
     answer = json.loads(CliRunner().invoke(app, words).stdout)
+    listed = Path(answer.pop("list"))
     assert answer == {"beds": ["rack1", "rack2"], "jobs": [], "busy": {}}
-    assert sorted(file.name for file in (tmp_path / "spring").rglob("*")) == [
-        ".lock",
-        "rack1.json",
-        "rack2.json",
-        "slices",
-    ]
+    assert listed.read_text() == "rack1\nrack2\n"
+    names = {file.name for file in (tmp_path / "spring").rglob("*")}
+    assert names == {".lock", "rack1.json", "rack2.json", "slices", listed.name}
 
 
 SBATCH = """#!/bin/sh
@@ -201,8 +199,8 @@ def test_slurm_measures_two_test_beds_and_one_is_killed_in_the_middle(
         run = wait_for(lambda: list((folder / "jobs/cell_b/testbeds/cell_b/tiny").glob("*Z-*")))[0]
         wait_for(lambda: (run / "trials.jsonl").read_text().count("\n") >= 2)
         subprocess.run(["scancel", "--full", "--signal=KILL", f"{array.number}_1"], check=True)
-        wait_for(lambda: not slurm.active([array]))
-        states = bed_states(folder, array.beds, slurm.active([array]), slurm.last_lines(folder, [array]))
+        wait_for(lambda: not slurm.active(folder, [array]))
+        states = bed_states(folder, array.beds, slurm.active(folder, [array]), slurm.last_lines(folder, [array]))
         assert states["cell_a"] == {"state": "done"}
         assert states["cell_b"]["state"] == "ended"
         measured = (run / "trials.jsonl").read_text().count("\n")
@@ -211,8 +209,12 @@ def test_slurm_measures_two_test_beds_and_one_is_killed_in_the_middle(
         (again,) = slurm.submit(folder, ["cell_b"], words)
         assert again.number != array.number
         assert slurm.submitted(folder) == [array, again]
-        assert slurm.active([again]) in ({"cell_b": "pending"}, {"cell_b": "running"}, {"cell_b": "configuring"})
-        wait_for(lambda: not slurm.active([again]))
+        assert slurm.active(folder, [again]) in (
+            {"cell_b": "pending"},
+            {"cell_b": "running"},
+            {"cell_b": "configuring"},
+        )
+        wait_for(lambda: not slurm.active(folder, [again]))
     states = bed_states(folder, ["cell_b"], {}, slurm.last_lines(folder, [again]))
     assert states == {"cell_b": {"state": "done"}}
     assert list((folder / "jobs/cell_b/testbeds/cell_b/tiny").glob("*Z-*")) == [run], "the run was resumed"
