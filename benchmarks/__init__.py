@@ -15,9 +15,12 @@ Arguments = ParamSpec("Arguments")
 
 
 def write_measured(page: Path, name: str, text: str) -> None:
-    """Put text between `<!-- measured: NAME -->` and the next `<!-- end -->` of a document."""
+    """Put text between `<!-- measured: NAME -->` and the next `<!-- end -->` of a document. Raises ValueError."""
     marker = re.compile(rf"(<!-- measured: {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
-    page.write_text(marker.sub(lambda match: f"{match[1]}{text}\n{match[2]}", page.read_text("utf-8")), "utf-8")
+    changed, found = marker.subn(lambda match: f"{match[1]}{text}\n{match[2]}", page.read_text("utf-8"))
+    if not found:
+        raise ValueError(f"{page}: it has no place for `measured: {name}`")
+    page.write_text(changed, "utf-8")
 
 
 @contextmanager

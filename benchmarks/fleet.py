@@ -1,15 +1,18 @@
 """What a fleet of test beds takes: `python -m benchmarks.fleet [BEDS …]` (default: 50 500 10000).
 
-For each number of test beds, it makes a dataset in a temporary folder, the same each time, with seven tables and three
-runs to a test bed, and measures the analysis and the page. Then it compacts the last dataset and measures again, and
-has DuckDB and Spark read the tables `verdicts` and `effects`. Each measurement has a process of its own. The files are
-in the page cache by then, as far as it holds them.
+First it has Ansible read an inventory of 10,000 hosts, and cuts it into test beds. Then, for each number of test beds,
+it makes a dataset in a temporary folder, the same each time, with eight tables and three runs to a test bed, and
+measures the analysis and the page. A CPU model is slow in it, and so are three hosts. Then it compacts the last dataset
+and measures again, and has DuckDB and Spark read the tables `verdicts` and `effects`. Each measurement has a process of
+its own. The files are in the page cache by then, as far as it holds them.
 
-It fails if compaction changes a figure, if the engines differ, if time grows faster than the number of test beds, or if
-the analysis needs 2 GB. It writes the table in docs/campaigns.md.
+It fails if the analysis of the largest does not name the slow ones, and these alone, if compaction changes a figure, if
+the engines differ, if time grows faster than the number of test beds, or if the analysis needs 2 GB. It writes the
+table in docs/campaigns.md.
 """
 
 import hashlib
+import resource
 import shutil
 import sys
 import tempfile
@@ -19,16 +22,23 @@ from itertools import pairwise
 from pathlib import Path
 
 import duckdb
+import yaml
 
 from benchmarks import fresh_process, peak_mb, timed, write_measured
 from vmtoll.analysis.schema import fields
 from vmtoll.campaign.compaction import Compaction, compact
 from vmtoll.campaign.effects import MEMORY_MB, Figures, campaign_figures
+from vmtoll.campaign.facets import Comparison, Fleet
 from vmtoll.campaign.page import write_page
+from vmtoll.campaign.slices import write_slices
+from vmtoll.campaign.testbeds import testbeds_in
 from vmtoll.paths import PROJECT
 from vmtoll.publish.tables import TYPES
+from vmtoll.spec.inventory_faults import read_valid_inventory
+from vmtoll.statistics.thresholds import MIN_FLEET
 
 BEDS = (50, 500, 10_000)
+HOSTS = 10_000  # of the inventory, four to a test bed
 CAMPAIGN = "bench"
 RUNS, BLOCKS, SERVERS, BUCKETS, SECONDS = 3, 10, 2, 100, 5
 TRIALS = BLOCKS * SERVERS * 2  # of a run: each server on metal and in a guest
@@ -37,11 +47,16 @@ MAX_MB = 2000
 MAX_GROWTH = 1.25  # of the CPU time for each test bed, for the noise of the machine
 MAX_DIFFERENCE = 1e-13  # between engines, of a mean of logs: they add up in different orders
 
-# One row for each run: test bed, experiment, run id, and a level of the test bed's own.
-_RUNS_OF = """
-(SELECT 'b' || lpad(bed::VARCHAR, 5, '0') AS testbed, 'bench-' || run AS experiment,
-        'run-' || lpad(bed::VARCHAR, 5, '0') || '-' || run AS run_id, (hash(bed) % 1000) / 1e4 AS level
- FROM range({first}, {last}) AS beds(bed), range(1, {runs} + 1) AS runs(run)) AS runs
+METRICS = ("tail", "cpu")
+MODELS = ("Xeon 6230", "Xeon 6338", "EPYC 7543", "EPYC 9354")
+SLOW_MODEL, SLOW_BEDS = MODELS[2], (17, 1234, 7777)
+# One row for each run: test bed, experiment, run id, the host's CPU model, and a level of the test bed's own.
+_RUNS_OF = f"""
+(SELECT *, {list(MODELS)}[1 + bed % {len(MODELS)}] AS model,
+        (hash(bed) % 1000) / 1e4 + if(model = '{SLOW_MODEL}', 0.08, 0) + if(bed IN {SLOW_BEDS}, 0.4, 0) AS level
+ FROM (SELECT bed, 'b' || lpad(bed::VARCHAR, 5, '0') AS testbed, 'bench-' || run AS experiment,
+              'run-' || lpad(bed::VARCHAR, 5, '0') || '-' || run AS run_id
+       FROM range({{first}}, {{last}}) AS beds(bed), range(1, {{runs}} + 1) AS runs(run))) AS runs
 """
 _TRIAL = """1 + n // {in_block} AS block, 1 + n % {in_block} AS "order", 1 AS attempt"""
 _TABLES = {
@@ -68,12 +83,17 @@ FROM {{runs}}, range({{trials}}) AS numbers(n), range({{seconds}}) AS seconds(se
      (SELECT unnest(['client', 'metal', 'kvm_guest']) AS role)
 """,
 }
+_TABLES["hosts"] = """
+SELECT runs.*, role || '-' || testbed AS host, role, 'Debian 13' AS release, '6.12.48+deb13-amd64' AS kernel,
+       model AS cpu_model, 'native' AS hardware, 32 AS cpus_allowed, 2 AS sockets, 'vmtoll' AS firmware
+FROM {runs}, (SELECT unnest(['client', 'sut', 'kvm_host']) AS role)
+"""
 _EMPTY = ("seconds", "claims")  # without a published claim, and of a tool that logs no send times
 _COMPARED = """
 SELECT runs.*, server, 'site' AS workload, 'rate' AS load_kind, 1000 AS load_value, 'vegeta' AS tool,
        'metal' AS baseline, compared, 'kvm' AS accelerator, 'native' AS hardware, metric, 'primary' AS role,
        'vegeta' AS measured_by
-FROM {runs}, (SELECT unnest(['lighttpd', 'nginx']) AS server), (SELECT unnest(['tail', 'cpu']) AS metric),
+FROM {runs}, (SELECT unnest(['lighttpd', 'nginx']) AS server), (SELECT unnest({metrics}) AS metric),
      (SELECT unnest(['kvm-default', 'metal#2']) AS compared)
 """
 _TABLES |= {
@@ -111,7 +131,14 @@ def _write(database: duckdb.DuckDBPyConnection, table: str, query: str, runs: st
     """Write a table's rows with all columns of its schema, in its order, those that the query lacks empty: a file for
     each run, which DuckDB writes into a folder of its own.
     """
-    values = {"trials": TRIALS, "in_block": SERVERS * 2, "buckets": BUCKETS, "seconds": SECONDS, "blocks": BLOCKS}
+    values: dict[str, object] = {
+        "metrics": list(METRICS),
+        "trials": TRIALS,
+        "in_block": SERVERS * 2,
+        "buckets": BUCKETS,
+        "seconds": SECONDS,
+        "blocks": BLOCKS,
+    }
     rows = query.format(runs=runs, **values)
     columns = ", ".join(f'"{field["name"]}"::{TYPES[field["type"]]} AS "{field["name"]}"' for field in fields(table))
     with tempfile.TemporaryDirectory(dir=folder.parents[1]) as draft:
@@ -239,8 +266,60 @@ def measure_figures(dataset: Path, memory_mb: int = MEMORY_MB) -> tuple[Measured
     return Measured(seconds, cpu_s, mb), hashlib.sha256(figures.to_json()).hexdigest(), figures
 
 
-def _measure_figures(dataset: Path) -> tuple[Measured, str]:
-    return measure_figures(dataset)[:2]
+def _measure_figures(dataset: Path) -> tuple[Measured, str, Fleet]:
+    measured, digest, figures = measure_figures(dataset)
+    return measured, digest, figures.fleet
+
+
+def check_fleet(fleet: Fleet, beds: int) -> None:
+    """Raise AssertionError unless the slow CPU model and hosts were found, in each effect, and nothing else."""
+    if beds < MIN_FLEET:
+        return
+    names = {f"b{bed:05}" for bed in SLOW_BEDS if bed < beds}
+    by_effect: dict[Comparison, set[str]] = {facet.comparison: set() for facet in fleet.facets}
+    assert len(by_effect) == RUNS * SERVERS * len(METRICS), f"a property in {len(by_effect)} effects"
+    for facet in fleet.facets:
+        assert facet.column == "cpu_model" and facet.values[-1].value == SLOW_MODEL, f"found {facet}"
+    for host in fleet.odd:
+        by_effect.setdefault(host.comparison, set()).add(host.testbed)
+    for comparison, odd in by_effect.items():
+        assert odd == names, f"{comparison}: odd hosts {sorted(odd)}, not {sorted(names)}"
+
+
+def write_inventory(file: Path, hosts: int) -> None:
+    """Write an inventory of test beds of four machines each."""
+    roles = {"clients": "client", "metal_hosts": "metal", "kvm_hosts": "host", "kvm_guests": "guest"}
+    beds = [f"b{bed:05}" for bed in range(hosts // len(roles))]
+    groups: dict[str, object] = {
+        group: {"hosts": {f"{name}-{bed}": _variables(name, bed) for bed in beds}} for group, name in roles.items()
+    }
+    groups["cells"] = {"children": {bed: {"hosts": {f"{name}-{bed}": None for name in roles.values()}} for bed in beds}}
+    file.write_text(yaml.safe_dump({"all": {"vars": {"ansible_user": "lab"}, "children": groups}}))
+
+
+def _variables(name: str, bed: str) -> dict[str, object]:
+    variables: dict[str, object] = {"ansible_host": f"{name}.{bed}.example"}
+    if name == "client":
+        return variables | {"vmtoll_link_mbit": 10000}
+    if name == "host":
+        return variables
+    guest = {"vmtoll_environment": "kvm-default", "vmtoll_kvm_host": f"host-{bed}", "vmtoll_domain": "guest"}
+    return variables | (guest if name == "guest" else {"vmtoll_environment": "metal"})
+
+
+def _slice_inventory(file: Path, folder: Path) -> tuple[Measured, int]:
+    """Read an inventory and write its slices, as `campaign submit` does; with their number. The memory is that of the
+    larger process, Ansible's or this one.
+    """
+
+    def slice_it() -> int:
+        data = read_valid_inventory(file)
+        return len(write_slices(data, testbeds_in(data, file), folder))
+
+    seconds, cpu_s, mb, slices = timed(slice_it)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s += children.ru_utime + children.ru_stime
+    return Measured(seconds, cpu_s, max(mb, children.ru_maxrss * 1024 / 1e6)), slices
 
 
 def _page(dataset: Path, output: Path) -> tuple[Measured, float]:
@@ -270,16 +349,20 @@ def main() -> None:
         print(f"{what}, {beds:,} test beds in {files:,} files: {measured}", flush=True)
 
     with fresh_process() as (folder, call):
+        write_inventory(folder / "hosts.yml", HOSTS)
+        slicing, slices = call(_slice_inventory, folder / "hosts.yml", folder / "slices")
+        add(f"inventory of {HOSTS:,} hosts, read and sliced", slices, slices, slicing)
         analyses = dict[int, Measured]()
         for beds in numbers:
             dataset = folder / f"{beds}"
             dataset.mkdir()
             files = call(make, dataset, beds)
-            analyses[beds], figures = call(_measure_figures, dataset)
+            analyses[beds], figures, fleet = call(_measure_figures, dataset)
             add("figures of the campaign", beds, files, analyses[beds])
+        check_fleet(fleet, beds)
         merging, compaction = call(_compact, dataset)
         add(f"compaction into {compaction.files_after:,} files", beds, compaction.files_before, merging)
-        after, figures_after = call(_measure_figures, dataset)
+        after, figures_after, _ = call(_measure_figures, dataset)
         add("figures of the campaign, compacted", beds, compaction.files_after, after)
         assert figures_after == figures, "the figures differ after compaction"
         report, page_mb = call(_page, dataset, folder / "campaign.html")

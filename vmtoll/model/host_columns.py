@@ -53,12 +53,13 @@ _OF_DISCLOSURE = (
     ("switch", "what lies between the machines"),
     ("not_default", "what was changed: kernel command line, sysctl and module files, settings of vmtoll"),
 )
+# What a machine is for and stands on; and texts that differ with the wording alone, or have little to do with a load.
+_NO_FACETS = {"role", "environment", "virtualization", "hardware", "storage", "switch", "not_default"}
+# Of several that divide the hosts alike, the first one is named.
+_FIRST = ("cpu_model", "stepping", "microcode", "sockets", "cpus_allowed", "smt", "numa_nodes", "memory_kib")
+_COLUMNS = (*(row[0] for row in _OF_FACTS), *(row[0] for row in _OF_DISCLOSURE), "link_mbit")
 # What a test bed's hosts may differ in, so that its effect may depend on it.
-FACETS = (
-    "cpu_model", "stepping", "microcode", "sockets", "cpus_allowed", "smt", "numa_nodes", "memory_kib", "release",
-    "kernel", "mitigations", "governor", "clock_source", "qemu_version", "libvirt_version", "nic_driver", "firmware",
-    "power_profile", "memory", "nic", "nic_firmware", "nic_offloads", "link_mbit",
-)  # fmt: skip
+FACETS = (*_FIRST, *(name for name in _COLUMNS if name not in _NO_FACETS and name not in _FIRST))
 
 
 def host_rows(

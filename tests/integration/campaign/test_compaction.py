@@ -23,7 +23,7 @@ from vmtoll.model.errors import LoadError, UserError
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.paths import PROJECT
 
-BEDS, TABLES, MEMORY_MB = 6, 7, 300
+BEDS, TABLES, MEMORY_MB = 6, 8, 300
 # A compaction of three runs to a file in a process of its own; argument: the dataset.
 COMPACT = f"""
 import os, signal, sys
