@@ -88,13 +88,14 @@ class Applied:
                 raise RuntimeError(f"change {name}: {error}") from None
             return {"ran": True}
 
-    def revert(self, guest: str = "") -> dict[str, bool]:
+    def revert(self, guest: str = "", *, boots: bool = True) -> dict[str, bool]:
         """Revert the change in place, if there is one; return whether there was one, and whether the machine that it is
-        about must boot to be without it. Raises RuntimeError when the command fails; the record then remains.
+        about must boot to be without it. `boots`: also a change for which it must. Raises RuntimeError when the command
+        fails; the record then remains.
         """
         with self.guard:
             before = self.note(guest)
-            if before is None:
+            if before is None or (before.get("boots") and not boots):
                 return {"ran": False, "boots": False}
             try:
                 self._revert(guest)

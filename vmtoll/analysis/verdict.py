@@ -14,6 +14,7 @@ from vmtoll.analysis.judge import Family, in_ratio
 from vmtoll.analysis.judged import Control, controls_of, evidence_of, judged_fields
 from vmtoll.analysis.levels import percentile_level
 from vmtoll.analysis.limiters import limiter
+from vmtoll.analysis.operations import operation_effects
 from vmtoll.analysis.pairs import Pairs, choose_role, pair_arms, role_of
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.tuning_steps import tuning_steps
@@ -62,6 +63,7 @@ def analyse(run: Run) -> RunAnalysis:
         noise_floor=_worst_noise_floor(comparisons),
         undeclared_differences=sum(fact.status in OPEN_STATUSES for fact in equality(run)),
         tuning_steps=tuning_steps(run),
+        operations=operation_effects(run) or None,
         claims=tuple(judge_claims(run, correlation)),
         searches=tuple(sorted(run.manifest.searches)),
         complete=run.manifest.status == "complete",

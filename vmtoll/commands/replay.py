@@ -122,6 +122,7 @@ def _available_part(published: Manifest, registry: Registry, environments: set[s
     experiment, tools = published.experiment, set(registry.tools())
     workloads = {name: workload for name, workload in published.workloads.items() if tools.issuperset(workload.tools)}
     known_environments = environments & set(registry.environments())
+    known_environments |= {name for name, variant in experiment.variants.items() if variant.of in known_environments}
     kept = {
         "environments": [name for name in experiment.environments if name in known_environments],
         "servers": [name for name in experiment.servers if name in registry.servers()],
@@ -138,6 +139,8 @@ def _available_part(published: Manifest, registry: Registry, environments: set[s
         "users": {name: users for name, users in experiment.users.items() if name in workloads},
         "noise_floor": _noise_floor(experiment.noise_floor, kept["servers"], known_environments),
         "tuning_steps": _tuning_steps(experiment.tuning_steps, known_environments),
+        "changes": {name: change for name, change in experiment.changes.items() if name in known_environments},
+        "during": {name: operation for name, operation in experiment.during.items() if name in known_environments},
         "claims": [claim for claim in experiment.claims if _is_about(claim, kept, workloads)],
     }
     experiment = experiment.model_copy(update=kept | others)

@@ -59,7 +59,8 @@ class ClosedLoad:
 @dataclass(frozen=True)
 class OpenLoad:
     """An open loop: `requests` requests, whether or not the server keeps up, one every 1/`rate_rps` seconds or, with
-    `due_ns`, each at its time in ns after the start. `resumption`: as in ClosedLoad.
+    `due_ns`, each at its time in ns after the start. `resumption`: as in ClosedLoad. `in_flight`: requests that may
+    wait for their answers before further ones are sent late.
     """
 
     urls: Sequence[str]
@@ -72,6 +73,7 @@ class OpenLoad:
     body_bytes: int | None = None  # POST a body of this size; None: GET
     due_ns: Sequence[int] | None = None
     guard: Guard | None = None
+    in_flight: int = 500
 
 
 @dataclass(frozen=True)

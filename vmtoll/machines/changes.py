@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from vmtoll.machines.boots import boot_machine
 from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.session import Session
-from vmtoll.model.errors import HostLostError, VmtollError
+from vmtoll.model.errors import AgentError, HostLostError, VmtollError
 from vmtoll.model.event import Listener, NotReverted
 from vmtoll.model.experiment import Change
 from vmtoll.model.inventory import Host
@@ -54,14 +54,14 @@ class Place:
 
 
 def alter(session: Session, environment: str, tell: Listener) -> None:
-    """Put the change of an environment in place, or revert the one that is there; boot the machine if the change needs
-    it. Does nothing in an experiment without changes.
+    """Put the change of an environment in place, or revert the one that is there, or what an operation has left; boot
+    the machine if the change needs it. Does nothing in an experiment without changes and operations.
 
     Raises AgentError when a command fails, HostLostError, VmtollError when the machine does not come back.
     """
     experiment = session.resolved.experiment
     wanted = experiment.changes.get(environment)
-    for sut in session.inventory.machines.get(environment, ()) if experiment.changes else ():
+    for sut in session.inventory.machines.get(environment, ()) if experiment.variants else ():
         changes = [change for change in experiment.changes.values() if change.of == experiment.machine_of(environment)]
         ran = False
         for place in _places(session, sut):
@@ -78,6 +78,20 @@ def _places(session: Session, sut: Host) -> list[Place]:
     return [Place(session.line(sut), has_host=True), Place(session.line(kvm_host), sut.name, has_host=True)]
 
 
+def undo_operations(session: Session) -> bool:
+    """Undo what an operation of a killed run has left on guests that do not answer; return whether there was anything.
+
+    Failures are ignored: the guest then stays away, which its caller reports.
+    """
+    undone = False
+    for guest in session.inventory.under_test:
+        kvm_host = session.inventory.kvm_host(guest)
+        if kvm_host and session.line(guest).lost_because and not session.line(kvm_host).lost_because:
+            with contextlib.suppress(AgentError, HostLostError):
+                undone |= session.line(kvm_host).call("revert", REVERT_S, guest=guest.name, boots=False)["ran"]
+    return undone
+
+
 def revert_left(session: Session, tell: Listener) -> None:
     """Revert what a killed run left on the machines of this run, and boot the machines that it had booted with it.
 
@@ -91,7 +105,7 @@ def revert_all(session: Session, tell: Listener) -> None:
     """Revert every change at the end of a run, and boot the machines that the run had booted with it; a change that
     stays in place is reported, with the way out.
     """
-    for sut in session.inventory.under_test if session.resolved.experiment.changes else ():
+    for sut in session.inventory.under_test if session.resolved.experiment.variants else ():
         try:
             if not any(place.line.lost_because for place in _places(session, sut)):
                 _restore(session, sut, tell)

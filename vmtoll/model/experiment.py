@@ -10,6 +10,7 @@ from vmtoll.model.capacity import SharesOf
 from vmtoll.model.document import Document
 from vmtoll.model.facts import ALWAYS_DIFFER
 from vmtoll.model.inventory import HostTuning
+from vmtoll.model.operation import Operation
 from vmtoll.model.service import Service
 from vmtoll.model.trial import METAL, Arm
 from vmtoll.model.until import Until
@@ -182,7 +183,9 @@ class Experiment(Document):
     scale: Scale | None = Field(
         default=None, description="which of the file's `scales` these keys are of; set by vmtoll"
     )
-    environments: list[str] = Field(min_length=1, description="`metal`, guest profiles, and names of `changes`")
+    environments: list[str] = Field(
+        min_length=1, description="`metal`, guest profiles, and names of `changes` and `during`"
+    )
     changes: dict[str, Change] = Field(
         default_factory=dict,
         description="name of an environment → the change that makes it out of another, on the same machine",
@@ -192,6 +195,11 @@ class Experiment(Document):
         description="factor → values: setting of `vmtoll_tuning` or kernel parameter, as `halt_poll_ns: [0, 200000]`; "
         "the experiment's one environment becomes one for each combination, a change named after its values; null: as "
         "it is",
+    )
+    during: dict[str, Operation] = Field(
+        default_factory=dict,
+        description="name of an environment → the operation that happens in the middle of its measured loads; or one "
+        "operation without a name, for each guest among `environments`. It needs open loops of vegeta",
     )
     baseline: str | None = Field(
         default=None,
@@ -271,13 +279,41 @@ class Experiment(Document):
         return self
 
     @model_validator(mode="after")
+    def _operations_of_machines(self) -> Self:
+        for name, operation in self.during.items():
+            if name in self.changes:
+                raise ValueError(f"during: {name}: is a name of `changes` too; give it another one")
+            if operation.of not in self.environments or operation.of in self.during:
+                raise ValueError(
+                    f"during: {name}: of: {operation.of!r} is none of `environments` without an operation, and the "
+                    "operation is compared with it; add it there"
+                )
+            if operation.of in self.changes:
+                raise ValueError(f"during: {name}: of: {operation.of!r} is a change; name the machine's environment")
+            if operation.of == METAL and operation.on == "kvm_host":
+                raise ValueError(f"during: {name}: metal has no KVM host; use `on: guest`, `do: command`")
+            others = {each.at_s for each in self.during.values() if each.of == operation.of}
+            if len(others) > 1:
+                raise ValueError(
+                    f"during: {name}: at_s: all operations of {operation.of} begin at the same time of a load, with "
+                    "which its trials without one are compared; give them one at_s"
+                )
+            if operation.at_s + (operation.for_s or 0) >= self.duration_s:
+                raise ValueError(
+                    f"during: {name}: it would not end within duration_s, {self.duration_s:g} s; raise that"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _changes_of_machines(self) -> Self:
         for (name, change), (other, other_change) in itertools.combinations(self.changes.items(), 2):
             if change == other_change:
                 raise ValueError(f"changes: {name} and {other} differ in nothing; remove one")
+        for key, variants in (("changes", self.changes), ("during", self.during)):
+            for name in variants:
+                if name not in self.environments:
+                    raise ValueError(f"{key}: {name}: is none of `environments`; add it there")
         for name, change in self.changes.items():
-            if name not in self.environments:
-                raise ValueError(f"changes: {name}: is none of `environments`; add it there")
             if change.of in self.changes:
                 raise ValueError(
                     f"changes: {name}: of: {change.of!r} is a change itself; name the machine's environment"
@@ -287,8 +323,16 @@ class Experiment(Document):
         return self
 
     def machine_of(self, environment: str) -> str:
-        """The environment by which inventories name the machine of this environment: another one for a change."""
-        return self.changes[environment].of if environment in self.changes else environment
+        """The environment by which inventories name the machine of this environment: another one for a change or an
+        operation.
+        """
+        variant = self.variants.get(environment)
+        return variant.of if variant else environment
+
+    @property
+    def variants(self) -> Mapping[str, Change | Operation]:
+        """The environments that are made out of another one: its machine with a change, or with an operation."""
+        return {**self.changes, **self.during}
 
     @property
     def baseline_arm(self) -> Arm:

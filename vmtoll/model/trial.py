@@ -11,6 +11,7 @@ from pydantic import ConfigDict, TypeAdapter
 from vmtoll.model.finding import ACCIDENTS, Code, Finding, Role, Validity, validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load
+from vmtoll.model.operation import OperationTimes
 from vmtoll.model.percentiles import FEWEST
 
 METAL = "metal"
@@ -223,6 +224,14 @@ class Measurement:
         "correct responses within the deadline, per second of the time in which the requests were to be sent"
     )
     concurrency: float | None = figure("requests in flight on average")
+    blackout_ms: float | None = figure(
+        "experiments with `during`: the longest time without an answer, operation or not"
+    )
+    brownout_s: float | None = figure(
+        "likewise: from the beginning of the operation (without one: from its time) to the end of the last window of "
+        "100 requests that is late: its p99 above the deadline and above all windows' before, or requests lost"
+    )
+    late_answers: int | None = figure("likewise: answers later than a second after their intended send")
     tool_figures: Mapping[str, float] = field(default_factory=dict)
     service_time: Times = field(
         default=Times(), metadata=_statistics_of(_SERVICE_TIME, "mean", "p50", "p90", "p99", "p999")
@@ -420,7 +429,8 @@ class TrialRecord:
     `boot`: of the machines under test in this run, from 1; blocks of one boot are consecutive. `hardware`: what the
     machine's host runs on; `release`: the machine's operating system, as `Debian 13`; `clients`: machines that sent the
     load together; `guests`: machines under test that shared the load; `loaded_s`: wall clock under load: warm-up,
-    measurements, and a capacity measured for the trial; `fixed_cost_s`: wall clock of the trial less `loaded_s`.
+    measurements, and a capacity measured for the trial; `fixed_cost_s`: wall clock of the trial less `loaded_s`;
+    `operation`: when the arm's operation was, in an experiment with `during`.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -447,6 +457,7 @@ class TrialRecord:
     loaded_s: float | None = None
     hardware: Hardware = Hardware.UNKNOWN
     release: str = "unknown"
+    operation: OperationTimes | None = None
 
     @property
     def key(self) -> tuple[int, int]:

@@ -457,6 +457,40 @@ class TuningResult:
     scenarios: tuple[StepScenario, ...]
 
 
+@dataclass(frozen=True)
+class Amount:
+    """A mean over blocks with Student's 95% interval; no interval of a single block."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperationFigure:
+    """A figure in the trials with an operation, in those without it, and the difference of the two within a block."""
+
+    with_it: Amount | None
+    without: Amount | None
+    more: Amount | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperationEffect:
+    """What clients noticed of an operation. `arm`: the environment with it, `without`: the one that it is made of;
+    `begin_s`: from the load's first intended send; `length_s`: of the operation; `figures`: `blackout_ms`,
+    `brownout_s`, `lost` and `late` (requests), as vmtoll.trial.disruption defines them.
+    """
+
+    scenario: Scenario
+    arm: Arm
+    without: Arm
+    blocks: int
+    begin_s: Amount | None
+    length_s: Amount | None
+    figures: Mapping[str, OperationFigure]
+
+
 class Outcome(StrEnum):
     """Outcome of a published claim in a run."""
 
@@ -588,9 +622,9 @@ class Shape(StrEnum):
 class RunAnalysis:
     """The analysis of a run. `counts`: validity → trials; `findings`: code → trials that have it; `noise_floor`: the
     largest of any comparison's throughput, or of its tail in a run without throughput, a fraction; `searches`:
-    workloads that search for a rate, which are not compared; `emulated`: a guest ran under software emulation;
-    `kvm_hardware`: what the hosts of the guests under KVM run on; `unseen_hosts`: guests whose KVM host the inventory
-    does not name.
+    workloads that search for a rate, which are not compared; `operations`: None without any; `emulated`: a guest ran
+    under software emulation; `kvm_hardware`: what the hosts of the guests under KVM run on; `unseen_hosts`: guests
+    whose KVM host the inventory does not name.
     """
 
     run_id: str
@@ -606,6 +640,7 @@ class RunAnalysis:
     noise_floor: float | None = None
     undeclared_differences: int
     tuning_steps: TuningResult | None = None
+    operations: tuple[OperationEffect, ...] | None = None
     claims: tuple[ClaimResult, ...]
     searches: tuple[str, ...]
     complete: bool

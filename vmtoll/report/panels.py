@@ -130,7 +130,7 @@ def grid(names: Sequence[str], columns: int = 2) -> tuple[Figure, list[Axes]]:
 def stack(names: Sequence[str], height_in: float) -> tuple[Figure, list[Axes]]:
     """One panel per name, below each other, with a shared x axis and the name on top."""
     figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
-    panels = list(figure.subplots(len(names), 1, sharex=True))
+    panels = list(figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0])
     for axes, name in zip(panels, names, strict=True):
         _set_title(axes, name)
     return figure, panels

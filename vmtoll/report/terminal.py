@@ -47,6 +47,8 @@ def summary(run: Run, analysis: RunAnalysis, rows: Sequence[Row]) -> Text:
     """The answer, what it rests on, the table of these rows, and remarks; no line has more than 80 columns."""
     answer = [Text(line, style="bold") for line in wrap(words.headline(analysis).answers[0].text, WIDTH)]
     parts = [[*answer, *map(Text, wrap(", ".join(_basis(analysis)), WIDTH))], list(_table(rows))]
+    for effect in analysis.operations or ():
+        parts.append([Text(_shortened(line, WIDTH)) for line in words.operation_lines(effect)])
     parts.append([Text(_shortened(line, WIDTH)) for line in words.remarks(run, rows)])
     return Text("\n\n").join(Text("\n").join(lines) for lines in parts if lines)
 

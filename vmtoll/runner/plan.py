@@ -117,8 +117,8 @@ def change_boots(resolved: Resolved, trials: Iterable[TrialSpec]) -> dict[str, i
     changes, boots, now = resolved.experiment.changes, Counter[str](), dict[str, str]()
     booting = {change.of for change in changes.values() if change.boots}
     for trial in trials:
-        environment = trial.arm.environment
-        machine = resolved.experiment.machine_of(environment)
+        machine = resolved.experiment.machine_of(trial.arm.environment)
+        environment = trial.arm.environment if trial.arm.environment in changes else machine
         if machine in booting and now.setdefault(machine, machine) != environment:
             boots[machine] += 1
             now[machine] = environment

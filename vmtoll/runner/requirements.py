@@ -36,6 +36,7 @@ def check_inventory(resolved: Resolved, inventory: Inventory, inventory_path: Pa
     if resolved.experiment.boots > 1 or any(change.boots for change in resolved.experiment.changes.values()):
         _check_boots(inventory)
     _check_changes(resolved, inventory)
+    _check_operations(resolved, inventory)
 
 
 def _check_changes(resolved: Resolved, inventory: Inventory) -> None:
@@ -53,6 +54,27 @@ def _check_changes(resolved: Resolved, inventory: Inventory) -> None:
                 raise ExperimentError(
                     f"{resolved.file}: changes.{name}.{key}: the inventory names no KVM host of {host.name}; set "
                     f"vmtoll_kvm_host and vmtoll_domain, or leave `{key}` out"
+                )
+
+
+def _check_operations(resolved: Resolved, inventory: Inventory) -> None:
+    """Raise ExperimentError for an operation on a guest that the inventory does not name on its KVM host."""
+    for name, operation in resolved.experiment.during.items():
+        if name not in inventory.machines:
+            raise ExperimentError(
+                f"{resolved.file}: during.{name}: no machine of the inventory has vmtoll_environment: {operation.of}; "
+                "add it to metal_hosts or kvm_guests"
+            )
+        for host in inventory.machines[name] if operation.on == "kvm_host" else ():
+            if inventory.kvm_host(host) is None:
+                raise ExperimentError(
+                    f"{resolved.file}: during.{name}: the inventory names no KVM host of {host.name}; set "
+                    "vmtoll_kvm_host and vmtoll_domain"
+                )
+            if operation.do != "command" and not host.vars.domain:
+                raise ExperimentError(
+                    f"{resolved.file}: during.{name}: vmtoll does `{operation.do}` on guests of libvirt alone, and "
+                    f"{host.name} has no vmtoll_domain; use `do: command` with the commands of what runs it"
                 )
 
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from vmtoll.machines import facts
 from vmtoll.machines.boots import is_reboot_due, reboot
-from vmtoll.machines.changes import revert_all, revert_left
+from vmtoll.machines.changes import revert_all, revert_left, undo_operations
 from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.idle_guests import resume_all, resume_left, settle
 from vmtoll.machines.recovery import restore, take
@@ -306,7 +306,10 @@ def _prepare(session: Session, planned: Plan, tell: Listener) -> None:
     complaints = facts.unreachable(kvm_hosts)
     if not complaints:
         resume_left(session)
-    complaints += facts.unreachable([line for line in session.lines.values() if line not in kvm_hosts])
+    others = [line for line in session.lines.values() if line not in kvm_hosts]
+    complaints += facts.unreachable(others)
+    if complaints and undo_operations(session):
+        complaints = facts.unreachable([line for line in (*kvm_hosts, *others) if line.lost_because])
     if complaints:
         raise HostLostError(facts.as_lines(complaints))
     for losses_left in reversed(range(MAX_LOSSES + 1)):

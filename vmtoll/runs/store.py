@@ -130,7 +130,13 @@ class Store:
     def clear_trial(self, name: str) -> None:
         """Remove the files that a killed attempt of this name may have left."""
         shutil.rmtree(self.run_dir / "raw" / name, ignore_errors=True)
-        for folder, kind in (("histograms", "hdr"), ("histograms", "csv"), ("samples", "csv"), ("telemetry", "json")):
+        for folder, kind in (
+            ("histograms", "hdr"),
+            ("histograms", "csv"),
+            ("samples", "csv"),
+            ("telemetry", "json"),
+            ("operations", "json"),
+        ):
             (self.run_dir / folder / f"{name}.{kind}").unlink(missing_ok=True)
 
     def write_file(self, relative: str, data: bytes) -> None:

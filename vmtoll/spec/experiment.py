@@ -14,10 +14,18 @@ from vmtoll.model.run import Skipped, UsedFile
 from vmtoll.model.service import Service
 from vmtoll.model.site import Site
 from vmtoll.model.trial import METAL
-from vmtoll.model.workload import ClosedWorkload, MailWorkload, SharedHostWorkload, Workload, listed
+from vmtoll.model.workload import (
+    ClosedWorkload,
+    MailWorkload,
+    OpenWorkload,
+    SearchWorkload,
+    SharedHostWorkload,
+    Workload,
+    listed,
+)
 from vmtoll.sites import load_site, site_files
+from vmtoll.spec import during, sources, vary
 from vmtoll.spec import service as services
-from vmtoll.spec import sources, vary
 from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.documents import Keys, check_names, read, validation_error
 from vmtoll.spec.server import ServerDefinition, read_server, read_servers
@@ -147,7 +155,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         raise ExperimentError(f"{path}: {unknown('experiment', path.stem, registry.experiments())}")
     document = read(path)
     experiment = _parse(path, _at_scale(path, document, scale))
-    own_names = [name for name in experiment.environments if name not in experiment.changes]
+    own_names = [name for name in experiment.environments if name not in experiment.variants]
     _check_environments(path, experiment, own_names if experiment.service else registry.environments())
     if experiment.baseline:
         check_names(path, "baseline", "environment of this experiment", [experiment.baseline], experiment.environments)
@@ -167,7 +175,9 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     workloads = _workloads(path, experiment, registry)
     experiment = experiment.model_copy(update={"workloads": list(workloads)})
     names = {kind: _names_at_all_scales(document, f"{kind}s") for kind in ("server", "environment", "workload")}
+    names["environment"] += [name for name in experiment.variants if name not in names["environment"]]
     workloads_at_all_scales = {k: w for name in names["workload"] for k, w in load_workloads(name, registry).items()}
+    _check_operations(path, experiment, workloads)
     check_claims(path, experiment.claims, names["server"], names["environment"], workloads_at_all_scales)
     sites = sorted({w.site for w in workloads.values()})
     if len(sites) > 1:
@@ -188,7 +198,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
 def _parse(path: Path, document: Keys) -> Experiment:
     """The experiment of a document at one scale, with what `vary` stands for. Raises ExperimentError."""
     try:
-        return Experiment(name=path.stem, **vary.expand(services.complete(path, document)))
+        return Experiment(name=path.stem, **during.expand(vary.expand(services.complete(path, document))))
     except ValidationError as error:
         raise validation_error(path, Experiment, error) from None
     except ValueError as error:
@@ -197,7 +207,7 @@ def _parse(path: Path, document: Keys) -> Experiment:
 
 def _resolve_service(path: Path, experiment: Experiment, service: Service) -> Resolved:
     """An experiment with a service. Raises ExperimentError, also for claims and tuning steps, which need servers."""
-    for key in ("claims", "tuning_steps", "users"):
+    for key in ("claims", "tuning_steps", "users", "during"):
         if getattr(experiment, key):
             raise ExperimentError(f"{path}: {key}: an experiment with `service` has none; remove it")
     requests = services.load_requests(path, experiment, service)
@@ -205,14 +215,31 @@ def _resolve_service(path: Path, experiment: Experiment, service: Service) -> Re
 
 
 def _check_environments(path: Path, experiment: Experiment, machines: list[str]) -> None:
-    """Raise ExperimentError unless each environment is one of `machines`, or a change of one of them."""
-    for name, change in experiment.changes.items():
+    """Raise ExperimentError unless each environment is one of `machines`, or made out of one of them."""
+    for name, variant in experiment.variants.items():
+        key = f"changes.{name}" if name in experiment.changes else f"during.{name}"
         if name in machines:
-            raise ExperimentError(f"{path}: changes.{name}: is a guest profile or metal; give the change another name")
-        check_names(path, f"changes.{name}.of", "environment", [change.of], machines)
+            raise ExperimentError(f"{path}: {key}: is a guest profile or metal; give it another name")
+        check_names(path, f"{key}.of", "environment", [variant.of], machines)
     check_names(
-        path, "environments[]", "environment", experiment.environments, [*machines, *experiment.changes]
+        path, "environments[]", "environment", experiment.environments, [*machines, *experiment.variants]
     )  # fmt: skip
+
+
+def _check_operations(path: Path, experiment: Experiment, workloads: Mapping[str, Workload]) -> None:
+    """Raise ExperimentError for a load that cannot tell when its answers came, or that a file's first read decides."""
+    for name, workload in workloads.items() if experiment.during else ():
+        if not isinstance(workload, OpenWorkload) or workload.tool != "vegeta":
+            raise ExperimentError(
+                f"{path}: during: needs open loops of vegeta, which logs when each answer came; {name} is none"
+            )
+        if isinstance(workload, SearchWorkload):
+            raise ExperimentError(f"{path}: during: {name} searches for a rate, and each arm would have its own")
+        if workload.client == "localhost":
+            raise ExperimentError(f"{path}: during: {name} sends from the machine itself, which may stand still")
+        if isinstance(workload, SharedHostWorkload) and (workload.cold or workload.is_spread):
+            what = "reads each file once" if workload.cold else "spreads its load over several guests"
+            raise ExperimentError(f"{path}: during: {name} {what}, so it does not show what one guest's clients notice")
 
 
 def resolve(

@@ -24,6 +24,7 @@ from vmtoll.trial.execution import JointExecution, bound_s, on_client
 from vmtoll.trial.fleet import Fleet
 from vmtoll.trial.merging import ClientPart, merge, on_our_clock, start_spread_s
 from vmtoll.trial.observation import TrialObserver
+from vmtoll.trial.operation import OperationDriver, Spell
 from vmtoll.trial.server_times import ServerTimes, growth
 from vmtoll.trial.usage import Usage
 
@@ -37,7 +38,7 @@ class ToolRun:
     """One tool's measured load: the planned load, its result, and the readings right before and after.
 
     `parts`: each client's part; `execution`, `result`: all parts together. `server_times`: times that the server
-    recorded during the load, None if it does not record them.
+    recorded during the load, None if it does not record them. `spell`: when the arm's operation was.
     """
 
     role: Role
@@ -49,6 +50,7 @@ class ToolRun:
     before: Usage
     after: Usage
     server_times: ServerTimes | None = None
+    spell: Spell | None = None
 
     @property
     def planned(self) -> int:
@@ -100,6 +102,12 @@ class LoadDriver:
         self.watch = TrialObserver(self.machines, self.scenario.server, self.remote, shortest_s)
         self.loaded_s = 0.0
         self.capacity: CapacityEstimate | None = None
+        one_client = self.client if len(self.fleet.lines) == 1 else None
+        self.operation = (
+            OperationDriver(session, self.arm.environment, self.machines, one_client)
+            if workload is None and self.arm.environment in self.experiment.during
+            else None
+        )
 
     @property
     def sut(self) -> AgentLine:
@@ -228,15 +236,20 @@ class LoadDriver:
         times_before = self.watch.server_times()
         before = self.watch.read()
         self.tell(Phase.MEASURING, tool=tool, role=role)
+        operation = self.operation if role is Role.PRIMARY else None
+        pending = operation.begin() if operation else None
         joint = self.run(tool, load, expected_s)
+        spell = operation.end(pending) if operation and pending else None
         after = self.watch.read()
+        if operation and operation.has_new_process:  # its counters began again
+            before, after = before.without_domains, after.without_domains
         server_times = growth(times_before, self.watch.server_times())
         parts = self.store_and_parse(tool, joint, tool)
         result = merge(parts)
         if isinstance(load, ClosedLoad) and result.successful and joint.wall_s > 0:
             self.keep_rate(tool, result.successful / joint.wall_s)
         self.watch.record_load(role, tool, before, after, parts)
-        return ToolRun(role, tool, load, joint, parts, result, before, after, server_times)
+        return ToolRun(role, tool, load, joint, parts, result, before, after, server_times, spell)
 
     def store_and_parse(self, tool: str, joint: JointExecution, name: str) -> list[ClientPart]:
         """Store the output of the clients' tools as `name`, with several clients in a folder for each; then parse it.

@@ -3,6 +3,7 @@ goodput.
 """
 
 import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -15,9 +16,12 @@ from vmtoll.model.finding import Finding, Role
 from vmtoll.model.load import LoadKind
 from vmtoll.model.trial import Measurement, Offered, Times
 from vmtoll.model.workload import OpenWorkload, RampWorkload
-from vmtoll.trial import gates, latency
+from vmtoll.trial import gates, latency, operation
 from vmtoll.trial.loads import LoadDriver, ToolRun
 from vmtoll.trial.measurement import TrialResults, base_measurement, tool_findings
+
+# Each has a connection of its own.
+MOST_IN_FLIGHT = 5000
 
 
 def measure(driver: LoadDriver, workload: OpenWorkload) -> TrialResults:
@@ -33,12 +37,16 @@ def measure(driver: LoadDriver, workload: OpenWorkload) -> TrialResults:
         warmup = driver.run(workload.tool, driver.open_load(rate_rps, experiment.warmup_s), experiment.warmup_s)
         warmup.raise_if_killed(f"{workload.tool} (warm-up)")
         load = driver.open_load(rate_rps, experiment.duration_s)
+    if experiment.during:  # all that a standstill leaves waiting
+        load = replace(load, in_flight=min(MOST_IN_FLIGHT, max(load.in_flight, math.ceil(rate_rps * load.timeout_s))))
     runs = [driver.measure(Role.PRIMARY, workload.tool, load, load.requests / rate_rps)]
-    if tool := workload.crosscheck:
+    if (tool := workload.crosscheck) and not experiment.during:
         driver.tell(Phase.PREPARING, tool=tool, role=Role.CROSSCHECK)
         load = driver.open_load(rate_rps, experiment.crosscheck_s)
         runs.append(driver.measure(Role.CROSSCHECK, tool, load, experiment.crosscheck_s))
     measurements = tuple(_measurement(driver, run, workload.deadline_ms) for run in runs)
+    if experiment.during:
+        measurements = (_with_disruption(driver, runs[0], measurements[0], workload.deadline_ms),)
     findings = gates.mean_over_p99(measurements[0])
     for run, measurement in zip(runs, measurements, strict=True):
         findings += tool_findings(run) + _rate_not_reached(run) + gates.client_late(measurement)
@@ -100,6 +108,20 @@ def _measurement(driver: LoadDriver, run: ToolRun, deadline_ms: float) -> Measur
     if result.transferred_mb is None and isinstance(run.load, OpenLoad):
         measurement = replace(measurement, transferred_mb=_bodies_mb(driver, run.load, result.successful))
     return replace(measurement, response_time=latency.times(latencies_us))
+
+
+def _with_disruption(driver: LoadDriver, run: ToolRun, measurement: Measurement, deadline_ms: float) -> Measurement:
+    """The measurement with what clients noticed of the operation, or notice without one at the same time of the load;
+    its course is stored. Raises ToolError.
+    """
+    log = operation.log_of(run.load, run.result)
+    spell = run.spell or operation.planned_spell(driver.session, driver.arm.environment, float(log.planned[0]))
+    noticed = operation.noticed(log, spell, deadline_ms)
+    done = operation.times(log, spell) if run.spell else None
+    driver.session.store.write_file(f"operations/{driver.name}.json", operation.course(log, spell, done))
+    return replace(
+        measurement, blackout_ms=noticed.blackout_ms, brownout_s=noticed.brownout_s, late_answers=noticed.late
+    )
 
 
 def _intended_s(run: ToolRun) -> float:

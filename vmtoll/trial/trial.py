@@ -1,5 +1,6 @@
 """One trial, from the start of the server to the record."""
 
+import contextlib
 import json
 import time
 from collections.abc import Mapping
@@ -29,6 +30,7 @@ from vmtoll.trial.conditions import LoadObservations
 from vmtoll.trial.loads import LoadDriver, ToolRun
 from vmtoll.trial.measurement import TrialResults, utc
 from vmtoll.trial.neighbour import NeighbourLoadGenerator
+from vmtoll.trial.operation import EXPECTED, log_of, times
 from vmtoll.trial.server import TrialServer
 from vmtoll.trial.service import ServiceDriver, TrialService
 from vmtoll.trial.usage import mbit
@@ -148,6 +150,11 @@ class Trial:
         what could not be ended.
         """
         findings, serving = [], self.driver.machines.serving if self.server.is_ours else []
+        if self.driver.operation:
+            try:
+                self.driver.operation.clean_up()
+            except (AgentError, HostLostError) as error:
+                findings.append(Finding(code, process="cleanup", detail=str(error)))
         for line, op, args in (
             *((line, "kill", {}) for line in self.driver.fleet.lines),
             *((line, "sample_stop", {}) for line in self.driver.machines.all),
@@ -161,12 +168,26 @@ class Trial:
         return findings
 
     def _measure(self, planned: TrialRecord) -> TrialRecord:
+        """Measure; an operation is ended and undone before a failure is looked into."""
+        try:
+            return self._measured(planned)
+        except BaseException as error:
+            if operation := self.driver.operation:
+                operation.release()
+                if isinstance(error, Exception):
+                    with contextlib.suppress(AgentError, HostLostError):
+                        operation.clean_up()
+            raise
+
+    def _measured(self, planned: TrialRecord) -> TrialRecord:
         cold = self.driver.is_cold
         if share_targets := self.share_targets:
             self.driver.capacity = smallest_capacity(share_targets, self.session.store.capacities())
-        if self.session.resolved.experiment.changes:
+        if self.session.resolved.experiment.variants:
             self.tell(Phase.ALTERING)
             alter(self.session, self.spec.arm.environment, self.tell.listener)
+        if self.driver.operation:
+            self.driver.operation.prepare()
         self.tell(Phase.STARTING)
         server_cores, start_findings = self.server.start()
         start_findings += self.server.handshake()
@@ -175,6 +196,8 @@ class Trial:
         self.watch.start()
         self.neighbour.begin()
         results = self._send()
+        if self.driver.operation:
+            self.driver.operation.undo()
         run = results.runs[0]
         used_pct, resources = self._link_use_pct(run), results.resources()
         neighbour_rps, neighbour_findings = self.neighbour.end(run)
@@ -196,7 +219,8 @@ class Trial:
         return replace(
             planned,
             started_at=utc(run.execution.started_at_s),
-            findings=tuple(findings),
+            findings=tuple(finding for finding in findings if not self._is_expected(finding)),
+            operation=times(log_of(run.load, run.result), run.spell) if run.spell else None,
             offered=results.offered,
             measurements=tuple(
                 observations[load.role].add_to(load) for load in results.with_histogram(f"histograms/{self.name}.hdr")
@@ -214,6 +238,10 @@ class Trial:
                 bodies_wrong=len(self.server.wrong_bodies),
             ),
         )
+
+    def _is_expected(self, finding: Finding) -> bool:
+        """Whether a finding is what the arm's operation does."""
+        return self.driver.operation is not None and finding.code in EXPECTED
 
     def _send(self) -> TrialResults:
         """Send the loads and return their results, by the kind of workload."""

@@ -52,6 +52,11 @@ class Usage:
             return None
         return float(sum(domain["total_s"] for domain in self.host["domains"].values()))
 
+    @property
+    def without_domains(self) -> "Usage":
+        """The same without what the host knows of the guests' processes."""
+        return replace(self, host={**self.host, "domains": {}}) if self.host else self
+
     def steal_pct(self, before: "Usage") -> float | None:
         """CPU time stolen since `before`, in percent of the CPUs that the server may use, on all machines together."""
         if not self.suts:

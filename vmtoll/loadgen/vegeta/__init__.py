@@ -36,7 +36,6 @@ from vmtoll.loadgen.base import (
 )
 from vmtoll.model.errors import ServiceFailingError, ToolError
 
-_WORKERS = 500
 _GUARD = Path(__file__).with_name("guard.py")
 _STOPPED, _CA = "stopped.json", "ca.pem"
 _LOG, _ERRORS, _SCHEDULE = "requests.log", "errors.log", "schedule.txt"
@@ -120,7 +119,7 @@ def _alone(load: OpenLoad) -> Command:
     attack = _ATTACK.format(
         schedule="" if load.due_ns is None else f"VEGETA_SCHEDULE={_SCHEDULE} ",
         requests=load.requests,
-        workers=_WORKERS,
+        workers=load.in_flight,
         interval_ns=_interval_ns(load),
         timeout_s=load.timeout_s,
         keep_alive=str(load.keep_alive).lower(),

@@ -15,6 +15,13 @@ from vmtoll.report.words.glossary import (
     CAMPAIGN_TERMS, DISCLOSURE_TERMS, EXPLORER_TERMS, GLOSSARY, REPLICATION_TERMS, REPORT_TERMS,
 )  # fmt: skip
 from vmtoll.report.words.headline import SENTENCE_LIMIT, explanations, headline, is_vague, sentence
+from vmtoll.report.words.operations import (
+    HEADINGS as OPERATION_HEADINGS,
+    amount_text,
+    deed_text,
+    noticed_text,
+    operation_lines,
+)
 from vmtoll.report.words.remarks import MOST_REMARKS, remarks
 from vmtoll.report.words.until import ending_text, looks_text
 from vmtoll.report.words.terms import (

@@ -1,0 +1,106 @@
+"""Operations on the emulated guest, under load: what clients notice of them, and that the guest is as before."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.lab.records import measure, primary
+from tests.lab.the_lab import VMTOLL
+from vmtoll.analysis.run import load_run
+from vmtoll.analysis.verdict import analyse
+from vmtoll.model.finding import Validity
+from vmtoll.spec.inventory import hosts_by_role, read_inventory
+
+pytestmark = [pytest.mark.lab, pytest.mark.guest_minutes]
+
+PAUSE_S = 0.4
+DOCUMENT = {
+    "question": "?", "purpose": "smoke", "environments": ["kvm-default"], "servers": ["nginx"],
+    "workloads": ["site-rate-100"], "blocks": 2, "warmup_s": 0.5, "duration_s": 6.0, "noise_floor": None,
+    "during": {
+        "pause": {"of": "kvm-default", "do": "pause", "for_s": PAUSE_S, "at_s": 2},
+        "snapshot": {"of": "kvm-default", "do": "snapshot-external", "at_s": 2},
+        "backup": {"of": "kvm-default", "do": "backup", "at_s": 2},
+    },
+}  # fmt: skip
+
+
+class Domain:
+    """The lab's guest as its libvirt has it."""
+
+    def __init__(self, inventory: Path) -> None:
+        by_role = hosts_by_role(read_inventory(inventory))
+        (host,), (guest,) = by_role["kvm_host"], by_role["kvm_guest"]
+        self.words, self.name = ["virsh", "-q", "-c", host.libvirt_uri], str(guest.vars.domain)
+
+    def virsh(self, *words: str) -> str:
+        done = subprocess.run([*self.words, *words, self.name], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    def state(self) -> dict[str, object]:
+        disks = self.virsh("domblklist")
+        folders = {Path(line.split()[1]).parent for line in disks.splitlines()}
+        files = sorted(str(file) for folder in folders for file in folder.iterdir())
+        return {
+            "state": self.virsh("domstate"),
+            "disks": disks,
+            "snapshots": self.virsh("snapshot-list"),
+            "files": files,
+        }
+
+
+@pytest.fixture
+def domain(lab: Path) -> Iterator[Domain]:
+    domain = Domain(lab / "inventory.yml")
+    before = domain.state()
+    yield domain
+    assert domain.state() == before
+
+
+def test_what_clients_notice(lab: Path, domain: Domain, tmp_path: Path) -> None:
+    experiment = tmp_path / "during.yml"
+    experiment.write_text(yaml.safe_dump(DOCUMENT, sort_keys=False))
+    folder, records = measure(experiment, lab / "inventory.yml", tmp_path / "results")
+    assert len(records) == 8
+    for record in records:
+        assert record.validity is not Validity.INVALID, record.findings
+        assert (record.operation is None) == (record.arm.environment == "kvm-default")
+        assert primary(record).blackout_ms
+        if record.arm.environment == "pause":
+            assert primary(record).blackout_ms == pytest.approx(PAUSE_S * 1000, rel=0.1)
+            assert record.operation is not None
+            assert record.operation.begin_s == pytest.approx(2, abs=0.5)
+    effects = {effect.arm.environment: effect for effect in analyse(load_run(folder)).operations or ()}
+    assert set(effects) == {"pause", "snapshot", "backup"}
+    more = effects["pause"].figures["blackout_ms"].more
+    assert more is not None
+    assert more.value > PAUSE_S * 500
+
+
+def test_a_killed_run_leaves_the_guest_as_it_was(lab: Path, domain: Domain, tmp_path: Path) -> None:
+    """In the middle of a pause that would last for minutes; the agent of the KVM host undoes it."""
+    experiment = tmp_path / "during.yml"
+    pause = {"of": "kvm-default", "do": "pause", "for_s": 90, "at_s": 1}
+    document = DOCUMENT | {"during": {"pause": pause}, "duration_s": 100.0, "blocks": 1, "seed": 1}
+    experiment.write_text(yaml.safe_dump(document, sort_keys=False))
+    process = subprocess.Popen(
+        [VMTOLL, "run", experiment, "--inventory", lab / "inventory.yml", "--results", tmp_path / "results"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_for(domain, "paused", 240)
+    finally:
+        process.kill()
+        process.wait()
+    wait_for(domain, "running", 60)
+
+
+def wait_for(domain: Domain, state: str, limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    while domain.virsh("domstate") != state:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)

@@ -1,0 +1,69 @@
+"""What clients noticed of each operation: means over repetitions, against trials of the same machine without it."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from vmtoll.analysis.run import Run
+from vmtoll.model.finding import Validity
+from vmtoll.model.trial import Arm, Measurement, Scenario, TrialRecord
+from vmtoll.model.verdict import Amount, OperationEffect, OperationFigure
+from vmtoll.statistics.student import mean_of
+
+# Name of a figure → its value in a measurement.
+FIGURES: Mapping[str, Callable[[Measurement], float | None]] = MappingProxyType(
+    {
+        "blackout_ms": lambda measurement: measurement.blackout_ms,
+        "brownout_s": lambda measurement: measurement.brownout_s,
+        "lost": lambda measurement: measurement.failed,
+        "late": lambda measurement: measurement.late_answers,
+    }
+)
+
+
+def operation_effects(run: Run) -> tuple[OperationEffect, ...]:
+    """One for each operation and scenario with trials; empty without operations. Intervals are Student's over blocks,
+    each for itself.
+    """
+    effects = []
+    for name, operation in run.manifest.experiment.during.items():
+        for scenario in run.compared_scenarios:
+            trials = _by_block(run, scenario, Arm(name))
+            without = _by_block(run, scenario, Arm(operation.of))
+            times = [trial.operation for trial in trials.values() if trial.operation]
+            if trials:
+                effects.append(
+                    OperationEffect(
+                        scenario=scenario,
+                        arm=Arm(name),
+                        without=Arm(operation.of),
+                        blocks=len(trials),
+                        begin_s=_amount([each.begin_s for each in times]),
+                        length_s=_amount([each.end_s - each.begin_s for each in times]),
+                        figures={figure: _figure(trials, without, figure) for figure in FIGURES},
+                    )
+                )
+    return tuple(effects)
+
+
+def _by_block(run: Run, scenario: Scenario, arm: Arm) -> dict[int, TrialRecord]:
+    trials = run.trials_of(scenario, arm)
+    return {trial.block: trial for trial in trials if trial.primary and trial.validity is not Validity.INVALID}
+
+
+def _figure(trials: Mapping[int, TrialRecord], without: Mapping[int, TrialRecord], name: str) -> OperationFigure:
+    def values(of: Mapping[int, TrialRecord]) -> dict[int, float]:
+        found = {block: FIGURES[name](trial.primary) for block, trial in of.items() if trial.primary}
+        return {block: float(value) for block, value in found.items() if value is not None}
+
+    with_it, without_it = values(trials), values(without)
+    more = [value - without_it[block] for block, value in with_it.items() if block in without_it]
+    return OperationFigure(
+        with_it=_amount(list(with_it.values())), without=_amount(list(without_it.values())), more=_amount(more)
+    )
+
+
+def _amount(values: list[float]) -> Amount | None:
+    if not values:
+        return None
+    mean = mean_of(values)
+    return Amount(mean.mean, mean.t.low if mean.t else None, mean.t.high if mean.t else None)

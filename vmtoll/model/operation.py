@@ -1,0 +1,56 @@
+"""An operation on a machine while its load goes on: a pause, a snapshot, a backup, and what clients notice of it."""
+
+from dataclasses import dataclass
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from vmtoll.model.document import Document
+
+Deed = Literal["pause", "snapshot", "snapshot-external", "backup", "save", "balloon", "command"]
+# What each operation needs besides `do`; it takes no other of these keys.
+_KEYS: dict[str, tuple[str, ...]] = {
+    "pause": ("for_s",), "snapshot": (), "snapshot-external": (), "backup": (), "save": (),
+    "balloon": ("for_s", "memory_mib"), "command": ("command",),
+}  # fmt: skip
+
+
+class Operation(Document):
+    """An operation in the middle of each measured load, in an environment of its own."""
+
+    of: str = Field(description="environment whose machine it happens to, and which it is compared with")
+    do: Deed = Field(
+        description="`pause`; `snapshot` with the memory, `snapshot-external` of the disks; `backup` of the disks; "
+        "`save` to a file and restore; `balloon`; `command`"
+    )
+    on: Literal["kvm_host", "guest"] = Field(
+        default="kvm_host", description="where a `command` runs: the guest's KVM host, or the machine under test itself"
+    )
+    at_s: float = Field(gt=0, description="when it begins, after the first request of the measured load")
+    for_s: float | None = Field(default=None, gt=0, description="`pause`, `balloon`: how long")
+    memory_mib: int | None = Field(default=None, gt=0, description="`balloon`: what the guest has meanwhile")
+    command: str = Field(default="", description="`command`: what the shell there runs")
+    revert: str = Field(default="", description="`command`: what undoes it, after the load and after a kill")
+    limit_s: float = Field(default=120.0, gt=0, description="time limit, wall clock")
+
+    @model_validator(mode="after")
+    def _own_keys(self) -> Self:
+        needed = _KEYS[self.do]
+        for key in ("for_s", "memory_mib", "command"):
+            if bool(getattr(self, key)) != (key in needed):
+                raise ValueError(f"{key}: `do: {self.do}` {'needs it' if key in needed else 'has none; leave it out'}")
+        if self.for_s and self.for_s >= self.limit_s:
+            raise ValueError(f"for_s: {self.for_s:g} s is not below limit_s, {self.limit_s:g} s; raise that")
+        if self.revert and self.do != "command":
+            raise ValueError(f"revert: vmtoll undoes `do: {self.do}` by itself; leave it out")
+        if self.on == "guest" and self.do != "command":
+            raise ValueError(f"on: `do: {self.do}` is done on the KVM host; leave it out")
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperationTimes:
+    """When an operation began and ended, in s from the first intended send of the load, on the client's clock."""
+
+    begin_s: float
+    end_s: float

@@ -1,0 +1,60 @@
+"""Words for what clients noticed of an operation."""
+
+from collections.abc import Iterator
+
+from vmtoll.model.operation import Operation
+from vmtoll.model.verdict import Amount, OperationEffect
+
+HEADINGS = {
+    "blackout_ms": "blackout, ms", "brownout_s": "brownout, s", "lost": "requests lost", "late": "later than 1 s",
+}  # fmt: skip
+
+
+_DEEDS = {
+    "pause": "a pause of {for_s:g} s", "snapshot": "a snapshot with its memory",
+    "snapshot-external": "a snapshot of its disks", "backup": "a backup of its disks", "save": "saved and restored",
+    "balloon": "{memory_mib} MiB of memory for {for_s:g} s", "command": "`{command}`",
+}  # fmt: skip
+
+
+def deed_text(operation: Operation) -> str:
+    """`kvm-default: a pause of 0.4 s, 2 s after the load's beginning`."""
+    place = " on its host" if operation.do == "command" and operation.on == "kvm_host" else ""
+    deed = _DEEDS[operation.do].format(**operation.model_dump())
+    return f"{operation.of}: {deed}{place}, {operation.at_s:g} s after the load's beginning"
+
+
+def amount_text(amount: Amount | None) -> str:
+    """A mean with its interval: `401 (396 to 406)`."""
+    if amount is None:
+        return "–"
+    interval = "" if amount.low is None or amount.high is None else f" ({_short(amount.low)} to {_short(amount.high)})"
+    return f"{_short(amount.value)}{interval}"
+
+
+def noticed_text(effect: OperationEffect) -> str:
+    """A sentence: `During pause nginx's clients had no answer for 404 ms (402 to 405); without it, for 10 ms.`"""
+    blackout = effect.figures["blackout_ms"]
+    with_it, without = (_of_ms(side) for side in (blackout.with_it, blackout.without))
+    whose = f"{effect.scenario.server}'s clients"
+    return f"During {effect.arm} {whose} had no answer for {with_it}; without it, for {without}."
+
+
+def _of_ms(amount: Amount | None) -> str:
+    text = amount_text(amount)
+    value, space, interval = text.partition(" ")
+    return text if amount is None else f"{value} ms{space}{interval}"
+
+
+def operation_lines(effect: OperationEffect) -> Iterator[str]:
+    """Lines for a terminal: what happened, then a line for each figure that is not zero on both sides."""
+    length = f" of {_short(effect.length_s.value)} s" if effect.length_s else ""
+    yield f"{effect.arm}, {effect.scenario.server}: an operation{length}, against {effect.without}"
+    for name, figure in effect.figures.items():
+        sides = [side for side in (figure.with_it, figure.without) if side]
+        if any(side.value for side in sides):
+            yield f"  {HEADINGS[name]:16} {amount_text(figure.with_it)}, without {amount_text(figure.without)}"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
