@@ -14,7 +14,7 @@ def expand(document: Mapping[str, Any]) -> Mapping[str, Any]:
     with it. Raises ValueError.
     """
     during, environments = document.get("during"), document.get("environments")
-    if not isinstance(during, Mapping) or not isinstance(environments, list):
+    if not isinstance(during, Mapping) or not during or not isinstance(environments, list):
         return document
     if "do" in during:
         if "of" in during:

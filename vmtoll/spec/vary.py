@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 # As YAML reads them.
@@ -10,11 +10,13 @@ _SWITCHES = {True: "on", False: "off"}
 
 
 def expand(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The document of an experiment with environments and changes in place of what `vary` stands for; without `vary`
-    the same one. Raises ValueError.
+    """The document of an experiment with environments and changes in place of what `vary` stands for; without `vary`,
+    or with what a run has recorded of it, the same one. Raises ValueError.
     """
     factors, environments = document.get("vary"), document.get("environments")
     if not isinstance(factors, Mapping) or not factors:
+        return document
+    if document.get("changes") and list(_machines(document)) == [environments]:
         return document
     if not isinstance(environments, list) or len(environments) != 1 or document.get("changes"):
         raise ValueError("vary: it needs one environment, which it varies, and no `changes`")
@@ -28,6 +30,13 @@ def expand(document: Mapping[str, Any]) -> Mapping[str, Any]:
     arms = varied(environments[0], values_of)
     changes = {name: change for name, change in arms.items() if change}
     return {**document, "vary": values_of, "environments": list(arms), "changes": changes}
+
+
+def _machines(document: Mapping[str, Any]) -> Iterator[list[str]]:
+    """For each machine that is changed, the environments that `vary` makes of it."""
+    changes = document["changes"]
+    for of in dict.fromkeys(change.get("of") for change in changes.values()) if isinstance(changes, Mapping) else ():
+        yield list(varied(str(of), document["vary"]))
 
 
 def varied(of: str, factors: Mapping[str, list[Any]]) -> dict[str, dict[str, Any] | None]:

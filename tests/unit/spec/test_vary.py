@@ -34,7 +34,9 @@ def test_every_combination_is_an_environment_named_after_its_values() -> None:
 def test_a_stored_experiment_is_read_as_it_is(factors: dict[str, Any]) -> None:
     """With a single combination too: it has one environment, which is no machine's."""
     made = read(vary=factors)
-    assert Experiment(**made.model_dump(mode="json")) == made
+    stored = made.model_dump(mode="json")
+    assert Experiment(**stored) == made
+    assert expand(stored) == stored, "also as a file"
 
 
 def test_a_combination_without_values_is_the_machine_itself() -> None:
