@@ -1,11 +1,14 @@
 """A guest that an inventory describes by a profile is made by `vmtoll provision` on its KVM host, and removed again.
 
-The KVM host is this machine, by the lab's libvirt; the way there is that of any other host.
+The KVM host is this machine, by the lab's libvirt; the way there is that of any other host. It fetches the image by
+itself from a web server.
 """
 
+import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ import pytest
 import yaml
 
 from tests.lab.the_lab import LAB, VMTOLL
+from tests.support.real_servers import free_ports
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -48,6 +52,7 @@ def inventory(folder: Path, lab: Path, **variables: Any) -> Path:
         "kvm_guest_enter": ["nsenter", "--net=/run/netns/vmtoll-switch"],
         "kvm_guest_folder": str(folder / "kvm-host"),
         "kvm_guest_console_folder": str(folder / "kvm-host"),
+        **yaml.safe_load((folder / "image.yml").read_text()),
     }
     file = folder / "inventory.yml"
     groups = {"kvm_hosts": {"hosts": {"box": box}}, "suts": {"children": {"kvm_guests": {"hosts": {NAME: guest}}}}}
@@ -81,7 +86,21 @@ def made(lab: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of an inventory whose guest has been made."""
     folder = tmp_path_factory.mktemp("by-inventory")
     folder.chmod(0o755)
-    provision(inventory(folder, lab))
+    served, port = folder / "served", free_ports()
+    asked: list[str | Path] = [VMTOLL, "lab", "image", "--output", served, "--json"]
+    answer = json.loads(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
+    image = {"vmtoll_image_url": f"http://127.0.0.1:{port}/", "vmtoll_image_sha256": answer["sha256"]}
+    (folder / "image.yml").write_text(yaml.safe_dump(image))
+    words: list[str | Path] = ["-m", "http.server", "--bind", "127.0.0.1", "--directory", served, str(port)]
+    with (folder / "requests.log").open("w") as log:
+        server = subprocess.Popen([sys.executable, *words], stdout=log, stderr=log)
+        try:
+            said = provision(inventory(folder, lab))
+        finally:
+            server.terminate()
+            server.wait()
+    assert "Fetch the image" in said
+    assert "GET /guest.qcow2" in (folder / "requests.log").read_text()
     yield folder
     if NAME in virsh(lab, "list", "--name"):
         virsh(lab, "destroy", NAME)

@@ -13,7 +13,7 @@ from vmtoll.campaign.effects import Figures, campaign_figures
 from vmtoll.campaign.store import partition
 from vmtoll.model.finding import Code
 from vmtoll.model.trial import Arm
-from vmtoll.model.verdict import Judged, Kind, RunAnalysis
+from vmtoll.model.verdict import Judged, Kind, RunAnalysis, Verdict
 from vmtoll.model.verdict_columns import claim_rows, comparisons, effect_rows, verdict_rows
 from vmtoll.paths import PROJECT
 from vmtoll.publish import tables
@@ -136,3 +136,21 @@ def test_a_reader_recomputes_intervals_of_other_shapes(case: str, tmp_path: Path
     analysis = analyse(load_run(make_run(tmp_path / "run", truth)))
     assert any(shows(compared.verdict) for compared in comparisons(analysis) if compared.verdict)
     assert check(analysis, tmp_path) > 0
+
+
+def test_most_comparisons_are_decided(analyses: Mapping[Path, RunAnalysis]) -> None:
+    """Of those with a figure on both sides that neither client nor link set in most trials of both."""
+    judged = [
+        verdict
+        for analysis in analyses.values()
+        for comparison in analysis.comparisons
+        for verdict in comparison.verdicts.values()
+        if verdict.applies and verdict.kind is not Kind.NOT_JUDGED
+    ]
+    decided = [verdict for verdict in judged if verdict.is_decided]
+    open_ones = [verdict for verdict in judged if not verdict.is_decided and not _is_full(verdict)]
+    assert len(decided) >= 0.85 * (len(decided) + len(open_ones))
+
+
+def _is_full(verdict: Verdict) -> bool:
+    return all(2 * side.limited >= side.used for side in (verdict.baseline, verdict.compared))
