@@ -37,6 +37,7 @@ def inventory(folder: Path, lab: Path, **variables: Any) -> Path:
         "vmtoll_environment": "kvm-step-pinned",
         "vmtoll_profile": "kvm-step-pinned",
         "vmtoll_kvm_host": "box",
+        "vmtoll_domain": NAME,
         "vmtoll_accelerator": "tcg",
         "vmtoll_cpus": "0-1",
         "vmtoll_bridge": "vt-br0",
@@ -141,7 +142,8 @@ def test_a_guest_whose_domain_has_changed_is_made_again(made: Path, lab: Path) -
     provision(inventory(made, lab, vmtoll_disk_cache="none"))
     assert "cache='none'" in virsh(lab, "dumpxml", NAME)
     assert virsh(lab, "domid", NAME) != before
-    assert {file.name for file in (made / "kvm-host").glob(f"{NAME}.*")} == {f"{NAME}.xml", f"{NAME}.qcow2"}
+    files = {file.name for file in (made / "kvm-host").glob(f"{NAME}.*")}
+    assert files == {f"{NAME}.{part}" for part in ("xml", "qcow2", "host_key")}
 
 
 def test_it_is_removed_without_a_trace(made: Path, lab: Path) -> None:
