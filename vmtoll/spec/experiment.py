@@ -217,9 +217,9 @@ def _resolve_service(path: Path, experiment: Experiment, service: Service) -> Re
 def _check_environments(path: Path, experiment: Experiment, machines: list[str]) -> None:
     """Raise ExperimentError unless each environment is one of `machines`, or made out of one of them."""
     for name, variant in experiment.variants.items():
-        key = f"changes.{name}" if name in experiment.changes else f"during.{name}"
+        key, kind = (f"changes.{name}", "change") if name in experiment.changes else (f"during.{name}", "operation")
         if name in machines:
-            raise ExperimentError(f"{path}: {key}: is a guest profile or metal; give it another name")
+            raise ExperimentError(f"{path}: {key}: is a guest profile or metal; give the {kind} another name")
         check_names(path, f"{key}.of", "environment", [variant.of], machines)
     check_names(
         path, "environments[]", "environment", experiment.environments, [*machines, *experiment.variants]

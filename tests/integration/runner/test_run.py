@@ -91,6 +91,7 @@ def test_a_run_writes_the_files_of_the_contract(project: Registry, inventory: Pa
     of_other_loads = (
         "response_time_", "lateness_", "goodput_", "connect_", "first_response_", "connection_", "request_rps",
         "reply_rps_", "messages_", "deadline_", "offered_rps", "capacity_", "neighbour_", "load_guests", "arrivals",
+        "blackout_", "brownout_", "late_answers",
     )  # fmt: skip
     of_other_machines = ("host_", "guest_", "guests_paused", "start_spread_", "link_used_", "cpu_mhz_", "findings")
     elsewhere = (*of_other_loads, *of_other_machines, "server_time_", "server_loop_lag_")  # it tells no metrics

@@ -55,7 +55,7 @@ def test_metal_runs_a_command(tmp_path: Path) -> None:
         ({"during": {"a": PAUSE | {"on": "guest"}}}, "on: `do: pause` is done on the KVM host"),
         ({"during": {"a": PAUSE | {"at_s": 7.8}}}, "during: a: it would not end within duration_s, 8 s"),
         ({"during": {"a": PAUSE | {"of": "metal"}}}, "of: 'metal' is none of `environments` without an operation"),
-        ({"during": {"metal": PAUSE}}, "during.metal: is a guest profile or metal; give it another name"),
+        ({"during": {"metal": PAUSE}}, "during.metal: is a guest profile or metal; give the operation another name"),
         ({"during": {"do": "pause", "for_s": 1, "at_s": 1}, "environments": ["metal"]}, "no environment is a guest"),
         ({"during": {"a": PAUSE}, "workloads": ["site-siege"]}, "during: needs open loops of vegeta"),
         ({"during": {"a": PAUSE, "b": PAUSE | {"at_s": 4}}}, "all operations of kvm-default begin at the same time"),
