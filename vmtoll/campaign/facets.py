@@ -14,9 +14,8 @@ import numpy as np
 from vmtoll.campaign.dataset import BedComparison
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.host_columns import FACETS
-from vmtoll.model.metric import Metric
 from vmtoll.model.trial import Accelerator, Arm, Scenario
-from vmtoll.model.verdict import Estimate
+from vmtoll.model.verdict import Estimate, NamedMetric
 from vmtoll.statistics.groups import (
     Groups,
     explaining,
@@ -50,7 +49,7 @@ class Comparison:
     arm: Arm
     accelerator: Accelerator
     hardware: Hardware
-    metric: Metric
+    metric: NamedMetric
 
 
 @dataclass(frozen=True)

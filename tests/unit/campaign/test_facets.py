@@ -5,6 +5,7 @@ import string
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from vmtoll.campaign.dataset import BedComparison
 from vmtoll.campaign.facets import Fleet, Hosts, fleet
@@ -120,3 +121,10 @@ def test_rare_labels_are_in_no_group_and_constant_values_deviate_from_nothing() 
     assert names == ["a", "b"]
     assert groups.tolist() == [0] * 6 + [1] * 5 + [-1, -1]
     assert robust_deviations(np.ones(9)).tolist() == [0.0] * 9
+
+
+def test_figures_name_the_metric_as_everywhere() -> None:
+    """Its limits are a set, which JSON would list in another order in each process."""
+    rows, hosts = campaign(1, 100, model=0.2)
+    kept = TypeAdapter(Fleet).dump_python(fleet(rows, hosts, 0.02), mode="json")
+    assert kept["facets"][0]["comparison"]["metric"] == "cpu"
