@@ -1,23 +1,15 @@
 """What clients noticed of each operation: means over repetitions, against trials of the same machine without it."""
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Mapping
 
 from vmtoll.analysis.run import Run
 from vmtoll.model.finding import Validity
-from vmtoll.model.trial import Arm, Measurement, Scenario, TrialRecord
+from vmtoll.model.trial import Arm, Scenario, TrialRecord
 from vmtoll.model.verdict import Amount, OperationEffect, OperationFigure
 from vmtoll.statistics.student import mean_of
 
-# Name of a figure → its value in a measurement.
-FIGURES: Mapping[str, Callable[[Measurement], float | None]] = MappingProxyType(
-    {
-        "blackout_ms": lambda measurement: measurement.blackout_ms,
-        "brownout_s": lambda measurement: measurement.brownout_s,
-        "lost": lambda measurement: measurement.failed,
-        "late": lambda measurement: measurement.late_answers,
-    }
-)
+# Name of a figure → its column in trials.csv.
+FIGURES = {"blackout_ms": "blackout_ms", "brownout_s": "brownout_s", "lost": "failed", "late": "late_answers"}
 
 
 def operation_effects(run: Run) -> tuple[OperationEffect, ...]:
@@ -52,7 +44,7 @@ def _by_block(run: Run, scenario: Scenario, arm: Arm) -> dict[int, TrialRecord]:
 
 def _figure(trials: Mapping[int, TrialRecord], without: Mapping[int, TrialRecord], name: str) -> OperationFigure:
     def values(of: Mapping[int, TrialRecord]) -> dict[int, float]:
-        found = {block: FIGURES[name](trial.primary) for block, trial in of.items() if trial.primary}
+        found = {block: trial.primary.column(FIGURES[name]) for block, trial in of.items() if trial.primary}
         return {block: float(value) for block, value in found.items() if value is not None}
 
     with_it, without_it = values(trials), values(without)

@@ -20,7 +20,7 @@ from vmtoll.model.experiment import TuningSteps
 from vmtoll.model.finding import Role
 from vmtoll.model.metric import CPU, HOST_CPU, TAIL, THROUGHPUT, Metric, loop_of
 from vmtoll.model.trial import Arm, Scenario
-from vmtoll.model.verdict import Estimate, Gain, StepKind, StepMetric, StepScenario, TuningResult, TuningStep
+from vmtoll.model.verdict import Amount, Estimate, StepKind, StepMetric, StepScenario, TuningResult, TuningStep
 
 METRICS = (THROUGHPUT, TAIL, HOST_CPU, CPU)
 
@@ -151,7 +151,7 @@ def _result(run: Run, step: ProfileStep, metric: Metric, fields: Mapping[str, An
     if estimate and start:
         sign = 1 if metric.higher_is_better else -1
         ends = [None if e is None else sign * start * (e - 1) for e in (estimate.low, estimate.high)]
-        gain = Gain(sign * start * (estimate.ratio - 1), *(ends if sign > 0 else ends[::-1]))
+        gain = Amount(sign * start * (estimate.ratio - 1), *(ends if sign > 0 else ends[::-1]))
     after = Arm(step.after)
     return TuningStep(
         step=step.kind, before=Arm(step.before), after=after, over=step.skipped_profiles,

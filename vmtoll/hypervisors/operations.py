@@ -54,9 +54,14 @@ def _pause(operation: Operation, virsh: str, domain: str) -> Script:
     )
 
 
-def _idle(virsh: str, domain: str) -> str:
-    """Ends a job of ours that goes on after its virsh was killed, and waits two minutes until there is none."""
-    is_idle = f"{virsh} domjobinfo {domain} | grep -q 'Job type: *None'"
+def _is_idle(virsh: str, domain: str) -> str:
+    """Succeeds while libvirt has no job on the guest."""
+    return f"{virsh} domjobinfo {domain} | grep -q 'Job type: *None'"
+
+
+def _end_job(virsh: str, domain: str) -> str:
+    """Ends a job of ours that goes on after its virsh was killed, and waits up to two minutes for its end."""
+    is_idle = _is_idle(virsh, domain)
     return (
         f"{is_idle} || {virsh} domjobabort {domain} || :; n=0; "
         f"until {is_idle} || [ $((n += 1)) -gt 240 ]; do sleep 0.5; done; "
@@ -66,7 +71,7 @@ def _idle(virsh: str, domain: str) -> str:
 def _snapshot(_: Operation, virsh: str, domain: str) -> Script:
     return Script(
         f"{virsh} snapshot-create-as {domain} {_NAME}",
-        f"{_idle(virsh, domain)}names=$({virsh} snapshot-list {domain} --name) || exit 1; "
+        f"{_end_job(virsh, domain)}names=$({virsh} snapshot-list {domain} --name) || exit 1; "
         f'! echo "$names" | grep -qx {_NAME} || {virsh} snapshot-delete {domain} {_NAME}',
     )
 
@@ -96,23 +101,22 @@ def _backup(_: Operation, virsh: str, domain: str) -> Script:
         f"echo \"<disk name='$target' type='file'><target file='$file.{_NAME}'/></disk>\"; done; "
         "echo '</disks></domainbackup>'; }"
     )
-    is_idle = f"{virsh} domjobinfo {domain} | grep -q 'Job type: *None'"
     return Script(
         f"({_disks(virsh, domain)}) | {xml} >backup.xml && {virsh} backup-begin {domain} backup.xml && "
-        f"until {is_idle}; do sleep 0.2; done && "
+        f"until {_is_idle(virsh, domain)}; do sleep 0.2; done && "
         f"{virsh} domjobinfo {domain} --completed --keep-completed | grep -q 'Job type: *Completed'",
         f"files=$({_disks(virsh, domain)} | sed 's/^[^ ]* //') || exit 1; [ -n \"$files\" ] || exit 0; "
         f'echo "$files" | while read -r file; do [ ! -e "$file.{_NAME}" ] || echo yes; done | grep -q yes || exit 0; '
-        f'{_idle(virsh, domain)}echo "$files" | while read -r file; do rm -f -- "$file.{_NAME}"; done',
+        f'{_end_job(virsh, domain)}echo "$files" | while read -r file; do rm -f -- "$file.{_NAME}"; done',
     )
 
 
 def _save(_: Operation, virsh: str, domain: str) -> Script:
+    state = f"state=$({virsh} domstate {domain}) || exit 1"
     return Script(
         f"{virsh} managedsave {domain} && {virsh} start {domain}",
-        f"state=$({virsh} domstate {domain}) || exit 1; [ \"$state\" = 'shut off' ] || {{ {_idle(virsh, domain)}:; }}; "
-        f"state=$({virsh} domstate {domain}) || exit 1; case $state in running) ;; "
-        f"paused) {virsh} resume {domain};; *) {virsh} start {domain};; esac",
+        f"{state}; [ \"$state\" = 'shut off' ] || {{ {_end_job(virsh, domain)}:; }}; {state}; "
+        f"case $state in running) ;; paused) {virsh} resume {domain};; *) {virsh} start {domain};; esac",
     )
 
 

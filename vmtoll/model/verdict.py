@@ -381,8 +381,8 @@ class StepKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Gain:
-    """Gain of a step in the metric's unit, above zero when the later guest is better."""
+class Amount:
+    """An amount with its interval; no interval of a single block."""
 
     value: float
     low: float | None = None
@@ -394,7 +394,8 @@ class TuningStep(Judged):
     """One step in one scenario and metric. FASTER: the later guest is better. No margin of equivalence applies.
 
     `over`: profiles between `before` and `after` that this run lacks; `accelerator`, `hardware`: of `after`; `start`,
-    `end`: levels of the two in the blocks that both have; `gain`: in the metric's unit, with the interval that decided.
+    `end`: levels of the two in the blocks that both have; `gain`: in the metric's unit, above zero when the later guest
+    is better, with the interval that decided.
     """
 
     step: StepKind
@@ -405,7 +406,7 @@ class TuningStep(Judged):
     hardware: Hardware
     start: float | None = None
     end: float | None = None
-    gain: Gain | None = None
+    gain: Amount | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -455,15 +456,6 @@ class TuningResult:
     profiles: tuple[str, ...]
     skipped: Mapping[str, str]
     scenarios: tuple[StepScenario, ...]
-
-
-@dataclass(frozen=True)
-class Amount:
-    """A mean over blocks with Student's 95% interval; no interval of a single block."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

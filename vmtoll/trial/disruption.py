@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 LATE_US = 1_000_000
-# A window has this many intended sends, so that its p99 is that of some requests, and at least so many seconds.
+# Intended sends in a window, enough for a p99, and its least length in seconds.
 _WINDOW_REQUESTS, _WINDOW_S = 100, 0.1
 # What the tail was before: the highest p99 of the windows before the operation, of at most this many.
 _WINDOWS_BEFORE = 20
-# After the operation, so many windows in a row that are as before end the brownout.
+# Windows in a row, after the operation, that must be as before to end the brownout.
 _WINDOWS_GOOD = 3
 # A window of which more requests than this share got no correct answer is late, whatever the others took.
 _LOST = 0.01

@@ -31,7 +31,7 @@ def test_ratio_ticks_are_few_and_lie_in_the_picture(low: float, high: float) -> 
 
 
 def figures(count: int, **keys: float) -> Figures:
-    """A campaign of one comparison in throughput on so many test beds."""
+    """A campaign of one comparison in throughput on this many test beds."""
     rows, hosts = campaign(1, count, **keys)  # type: ignore[arg-type]
     rows = [replace(row, metric=THROUGHPUT) for row in rows]
     return Figures(

@@ -13,12 +13,12 @@ from vmtoll.model.load import Load, LoadKind, NeighbourLoad
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, METRICS, TAIL, THROUGHPUT, Metric
 from vmtoll.model.trial import Accelerator, Arm, Scenario
 from vmtoll.model.verdict import (
+    Amount,
     Cause,
     ClaimResult,
     Doubt,
     Estimate,
     EstimatorUsed,
-    Gain,
     Kind,
     Level,
     Note,
@@ -270,7 +270,7 @@ def test_a_control_is_not_its_arm() -> None:
 
 
 def step(kind: Kind, gain: float | None, **keys: object) -> TuningStep:
-    given = None if gain is None else Gain(gain, gain - 1, gain + 1)
+    given = None if gain is None else Amount(gain, gain - 1, gain + 1)
     machine = {"accelerator": Accelerator.KVM, "hardware": Hardware.NATIVE}
     places = {"before": Arm("a"), "after": Arm("b"), "start": 8000.0, **machine}
     return TuningStep(step=StepKind.CUMULATIVE, kind=kind, gain=given, **(places | keys))  # type: ignore[arg-type]
