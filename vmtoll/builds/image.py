@@ -134,7 +134,7 @@ def _build(
     _provision(partial, root, variables, kernels, release)
     say(f"image {folder.name}: disk of the guest")
     _strip(root)
-    for package, suffix in [(here().kernel, ""), *((package, f"-{package}") for package in kernels)]:
+    for package, suffix in zip([here().kernel, *kernels], _suffixes(kernels), strict=True):
         version = _kernel_version(root, package)
         for name in BOOT_FILES:
             shutil.copyfile(root / f"boot/{name}-{version}", partial / f"{name}{suffix}")
