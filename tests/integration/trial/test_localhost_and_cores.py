@@ -80,10 +80,16 @@ def test_the_client_on_the_machine_itself_needs_no_address(measured: Measured, t
 def test_a_load_of_two_thirds_of_a_second_is_long_enough_for_its_gates(
     project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite
 ) -> None:
-    """The pulse of most such loads was too coarse to compare their beginning with the rest."""
+    """The pulse of most such loads was too coarse to compare their beginning with the rest.
+
+    A load is sized by what the server served before it, and the first of a run by a very short one: it is shorter.
+    """
     project.workload_file("tiny").write_text(yaml.safe_dump({**PAGE, "tool": "siege", "client": "localhost"}))
-    path = rewrite(blocks=2, environments=["metal"], noise_floor=None, duration_s=0.65)
-    for record in records_of(run(path, inventory, tmp_path / "results", registry=project)):
+    path = rewrite(blocks=4, environments=["metal"], noise_floor=None, duration_s=0.8)
+    records = records_of(run(path, inventory, tmp_path / "results", registry=project))
+    as_long = [record for record in records if 0.4 <= primary(record).duration_s <= 0.8]
+    assert as_long, [primary(record).duration_s for record in records]
+    for record in as_long:
         assert primary(record).warmup_slower_pct is not None
         assert record.conditions.longest_gap_ms is not None
 
