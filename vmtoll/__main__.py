@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -30,11 +31,12 @@ def main() -> NoReturn:
 
         complete()
     avoid_emulated_avx2()
-    from vmtoll.cli import main as run  # noqa: PLC0415 (takes half a second)
+    from vmtoll import cli  # noqa: PLC0415 (takes a tenth of a second)
 
+    cli.load("".join(sys.argv[1:2]))
     if handles_interrupt:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    run()
+    cli.main()
 
 
 if __name__ == "__main__":

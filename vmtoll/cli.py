@@ -9,54 +9,92 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.main import get_command, get_group
 
-from vmtoll.commands import campaign, lab, tuning, workload
-from vmtoll.commands.ab import ERROR, ab
-from vmtoll.commands.bisect import bisect
-from vmtoll.commands.capacity import capacity
-from vmtoll.commands.compare import compare
-from vmtoll.commands.demo import demo
-from vmtoll.commands.diagnose import diagnose
-from vmtoll.commands.help import OWN_EXITS, CliCommand, CommandGroup, describe, epilog
-from vmtoll.commands.init import init
-from vmtoll.commands.list import list_names
-from vmtoll.commands.measure_service import measure_service
-from vmtoll.commands.migrate import migrate
-from vmtoll.commands.notebook import notebook
-from vmtoll.commands.preflight import preflight
-from vmtoll.commands.provision import provision
-from vmtoll.commands.publish import publish
-from vmtoll.commands.replay import replay
-from vmtoll.commands.replication import replication
-from vmtoll.commands.report import report
-from vmtoll.commands.run import run
-from vmtoll.commands.show import show
-from vmtoll.commands.site import site
-from vmtoll.commands.status import status, unprovision
-from vmtoll.commands.watch import watch
+from vmtoll.commands.help import ERROR, OWN_EXITS, CliCommand, CommandGroup, describe, epilog
 from vmtoll.model.errors import RunInterruptedError, VmtollError
 
 MISUSED, INTERRUPTED, UNREAD = 2, 130, 141  # exit codes; the last two as for a program that SIGINT or SIGPIPE ends
 
 
+# Panel → command → the module that has it, and where its name differs, what it is called there. A command's module is
+# loaded when the command is typed, or help lists it: all of them take most of a second.
+_PANELS: Mapping[str, Mapping[str, str]] = {
+    "Begin": {"init": "init", "lab": "lab:app"},
+    "Measure": {
+        "demo": "demo", "run": "run", "ab": "ab", "measure-service": "measure_service", "bisect": "bisect",
+        "watch": "watch", "list": "list:list_names", "campaign": "campaign:app",
+    },
+    "Read": {
+        "show": "show", "report": "report", "notebook": "notebook", "site": "site", "replication": "replication",
+        "campaign-report": "campaign:campaign_report", "partition": "campaign:partition", "migrate": "migrate",
+    },
+    "Plan": {"capacity": "capacity", "workload": "workload:app"},
+    "Share": {"publish": "publish", "compare": "compare", "replay": "replay"},
+    "Hosts": {
+        "preflight": "preflight", "provision": "provision", "status": "status", "unprovision": "status:unprovision",
+        "diagnose": "diagnose", "tune": "tuning:tune", "untune": "tuning:untune",
+    },
+}  # fmt: skip
+_PANEL_OF = {name: panel for panel, commands in _PANELS.items() for name in commands}
+
+
+@cache
+def _command(name: str) -> Any:
+    """Load a command."""
+    panel = _PANEL_OF[name]
+    module, _, attribute = _PANELS[panel][name].partition(":")
+    found = getattr(import_module(f"vmtoll.commands.{module}"), attribute or module)
+    if not isinstance(found, typer.Typer):
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        alone.command(name, cls=CliCommand, rich_help_panel=panel, epilog=epilog(name))(found)
+        return get_command(alone)
+    group = get_group(found)
+    group.name = name
+    group.rich_help_panel = panel
+    return group
+
+
+def load(name: str) -> None:
+    """Load the module of a command. Does nothing for another word."""
+    if name in _PANEL_OF:
+        _command(name)
+
+
 class _Program(CommandGroup):
-    """The program itself: lists commands in the order of the panels, where Typer would put groups last."""
+    """The program itself: lists commands in the order of the panels, and loads those that are asked for."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [name for commands in _PANELS.values() for name in commands]
+        return list(_PANEL_OF)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return _command(cmd_name) if cmd_name in _PANEL_OF else None
+
+    @property
+    def epilog(self) -> str:
+        """Examples, and the exit codes of all commands."""
+        for name in _PANEL_OF:
+            _command(name)
+        return describe("", "vmtoll demo", "vmtoll list", "vmtoll run tails", "vmtoll show results/latest")
+
+    @epilog.setter
+    def epilog(self, _: str | None) -> None:
+        """Click's constructor sets it, to nothing."""
 
 
 app = typer.Typer(
-    cls=_Program, help=__doc__,
-    epilog=describe("", "vmtoll demo", "vmtoll list", "vmtoll run tails", "vmtoll show results/latest"),
+    cls=_Program,
+    help=__doc__,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-)  # fmt: skip
+)
 
 # Errors that users can fix: a full disk, a missing file, a folder that cannot be written, a limit of the system.
 _FOR_THE_USER = {
@@ -81,33 +119,6 @@ def _options(
     ] = False,
 ) -> None:
     pass
-
-
-_PANELS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
-    "Begin": {"init": init, "lab": lab.app},
-    "Measure": {
-        "demo": demo, "run": run, "ab": ab, "measure-service": measure_service, "bisect": bisect, "watch": watch,
-        "list": list_names,
-        "campaign": campaign.app,
-    },
-    "Read": {
-        "show": show, "report": report, "notebook": notebook, "site": site, "replication": replication,
-        "campaign-report": campaign.campaign_report, "partition": campaign.partition,
-        "migrate": migrate,
-    },
-    "Plan": {"capacity": capacity, "workload": workload.app},
-    "Share": {"publish": publish, "compare": compare, "replay": replay},
-    "Hosts": {
-        "preflight": preflight, "provision": provision, "status": status, "unprovision": unprovision,
-        "diagnose": diagnose, "tune": tuning.tune, "untune": tuning.untune,
-    },
-}  # fmt: skip
-for _panel, _commands in _PANELS.items():
-    for _name, _command in _commands.items():
-        if isinstance(_command, typer.Typer):
-            app.add_typer(_command, name=_name, rich_help_panel=_panel)
-        else:
-            app.command(_name, cls=CliCommand, rich_help_panel=_panel, epilog=epilog(_name))(_command)
 
 
 def _typed() -> object:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from vmtoll.analysis.equality import flatten, scenario_facts
 from vmtoll.analysis.run import Run
@@ -129,7 +129,7 @@ def _changes(
 
 def _ratio(before: Sequence[float], after: Sequence[float]) -> Estimate:
     """after ÷ before, of geometric means, with Welch's interval; a bit narrow, because the search chose the night."""
-    test = stats.ttest_ind(np.log(after), np.log(before), equal_var=False)
+    test = scipy.stats.ttest_ind(np.log(after), np.log(before), equal_var=False)
     low, high = test.confidence_interval(CONFIDENCE)
     return Estimate(
         float(np.exp(np.mean(np.log(after)) - np.mean(np.log(before)))), float(np.exp(low)), float(np.exp(high))

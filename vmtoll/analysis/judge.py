@@ -33,7 +33,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from vmtoll.analysis.pairs import Bounds
 from vmtoll.model.metric import Metric
@@ -416,7 +416,7 @@ class Family:
         if math.isfinite(factor := self._factor(evidence, evidence.bounds.mid.n)):
             spread = float(np.std(evidence.bounds.mid.values, ddof=1))
             detectable_logs.append(factor + spread * float(special.ndtri(POWER ** (1 / evidence.bounds.mid.n))))
-        upper_sd = sd * math.sqrt((units.n - 1) / float(stats.chi2.ppf(1 - POWER, units.n - 1)))
+        upper_sd = sd * math.sqrt((units.n - 1) / float(special.chdtri(units.n - 1, POWER)))
         margin_log = math.log1p(self.margin or MARGIN)
         low, high = max(units.n, fewest - 1), MAX_BLOCKS
         if low >= high:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from vmtoll.analysis.run import Run, by_block
 from vmtoll.analysis.sets import (
@@ -267,7 +267,7 @@ def _thinned(run: Run, outcome: TrialOutcome, measure: Measure, requests: int) -
             figure, low=figure.low * scale, value=thinned_value, high=figure.high * scale
         ))  # fmt: skip
     rank = math.ceil(percentile * requests)
-    lowest = float(stats.beta.ppf(0.025, rank, requests - rank + 1))
+    lowest = float(special.betaincinv(rank, requests - rank + 1, 0.025))
     measurement = outcome.trial.measurement(measure.role)
     names = [name for share, name in ((0.9, "p90"), (0.5, "p50")) if share <= lowest]
     known = [measurement.times(measure.quantity.prefix).of(name) for name in names] if measurement else []

@@ -10,7 +10,7 @@ import math
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
+import scipy
 from scipy.special import gammaln
 
 from vmtoll.analysis.histograms import Floats, buckets, read_histogram
@@ -83,7 +83,7 @@ def rank_interval(values: Floats, cumulative_counts: Floats, percentile: float) 
     behind one stall are not, so it is the narrowest possible.
     """
     total = int(cumulative_counts[-1])
-    low, high = (int(stats.binom.ppf(p, total, percentile)) for p in (0.025, 0.975))
+    low, high = (int(scipy.stats.binom.ppf(p, total, percentile)) for p in (0.025, 0.975))
     if low < 1 or high + 1 > total:
         return None
     first, last = (values[np.searchsorted(cumulative_counts, rank, side="left")] for rank in (low, high + 1))

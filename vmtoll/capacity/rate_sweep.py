@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from vmtoll.analysis.availability import availability, success_counts
 from vmtoll.analysis.histograms import growth_within
@@ -176,14 +176,16 @@ def success_share(records: Sequence[TrialRecord]) -> Estimate | None:
     )
     half = half_width(float(shares.std(ddof=1)), len(shares)) if len(shares) > 1 else 1.0
     low, high = float(shares.mean()) - half, float(shares.mean()) + half
-    failing_share = stats.binomtest(int((shares < 1).sum()), len(shares)).proportion_ci(CONFIDENCE, method="exact")
+    failing_share = scipy.stats.binomtest(int((shares < 1).sum()), len(shares)).proportion_ci(
+        CONFIDENCE, method="exact"
+    )
     by_trials = 1 - float(failing_share.high) * (1 - float(shares.min()))
     return ByEnd(max(0.0, min(pooled.low, low, by_trials)), pooled.share, min(1.0, max(pooled.high, high)))
 
 
 def requests_to_show(availability_pct: float) -> int:
     """The fewest requests that, if none fails, have a 95% interval (Wilson) above an availability."""
-    z, share = float(stats.norm.ppf((1 + CONFIDENCE) / 2)), availability_pct / 100
+    z, share = float(scipy.stats.norm.ppf((1 + CONFIDENCE) / 2)), availability_pct / 100
     return math.ceil(z**2 * share / (1 - share))
 
 

@@ -11,7 +11,7 @@ import typer
 from vmtoll.commands import values
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.conclude import load_and_analyse, write_conclusion
-from vmtoll.commands.help import describe
+from vmtoll.commands.help import ERROR, describe
 from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ResultsOption, ResumeOption, UntilOption
 from vmtoll.commands.pair import Pair, show
 from vmtoll.files import write_durably
@@ -31,9 +31,6 @@ class Exit(IntEnum):
     NOT_WORSE = 0
     WORSE = 1
     UNDECIDED = 125
-
-
-ERROR = 128  # git bisect ends at this code and above
 
 
 describe(

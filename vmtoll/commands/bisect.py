@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from vmtoll.commands.ab import ERROR, Exit
+from vmtoll.commands.ab import Exit
 from vmtoll.commands.answer import print_json
-from vmtoll.commands.help import describe
+from vmtoll.commands.help import ERROR, describe
 from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ResultsOption, UntilOption
 from vmtoll.commands.pair import lab_for, requests_of, requests_text
 from vmtoll.commands.progress import Progress

@@ -9,6 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 EXAMPLES: dict[str, Sequence[str]] = {}
 # Command → its own exit codes; an empty text says that the command lacks this code of EXITS.
 OWN_EXITS: dict[str, Mapping[int, str]] = {}
+ERROR = 128  # of a command whose exit code is a verdict: git bisect ends at this code and above
 EXITS: Mapping[int, str] = {
     0: "done",
     2: "usage or configuration error, one line on stderr says what to do",

@@ -23,7 +23,8 @@ def described(command: TyperCommand | TyperGroup) -> dict[str, Any]:
     params = [_described(param) for param in command.params if param.name not in _OF_TYPER]
     document: dict[str, Any] = {"help": (command.help or "").partition("\n")[0], "params": params}
     if isinstance(command, TyperGroup):
-        commands = {name: command.commands[name] for name in command.list_commands(typer.Context(command))}
+        context = typer.Context(command)
+        commands = {name: command.get_command(context, name) for name in command.list_commands(context)}
         document["commands"] = {name: described(each) for name, each in commands.items()}  # type: ignore[arg-type]
     return document
 

@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 import typer
 
 from vmtoll.commands import values
-from vmtoll.commands.ab import ERROR, Exit
+from vmtoll.commands.ab import Exit
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.conclude import conclude
-from vmtoll.commands.help import describe
+from vmtoll.commands.help import ERROR, describe
 from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ResultsOption, ScaleOption
 from vmtoll.commands.run import run_one
 from vmtoll.files import write_durably

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize, stats
+from scipy import optimize
 
 RHOS = np.arange(10) / 10
 Row = Mapping[str, str]
@@ -35,10 +36,10 @@ def limit(
     """The lower (side −1) or upper (side 1) limit of a mean, at half of the level."""
     mean, error = mean_and_error(units, values, floor)
     freedom, half = len(units) - 1, level / 2
-    ends = (mean - side * stats.t.ppf(half, freedom) * error)[weights > 0]
+    ends = (mean - side * scipy.stats.t.ppf(half, freedom) * error)[weights > 0]
     return float(
         optimize.brentq(
-            lambda at: weights @ stats.t.cdf(side * (mean - at) / error, freedom) - half,
+            lambda at: weights @ scipy.stats.t.cdf(side * (mean - at) / error, freedom) - half,
             min(ends) - 1e-9,
             max(ends) + 1e-9,
         )

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from vmtoll.statistics.thresholds import MIN_TEST_BEDS
 
@@ -31,7 +32,7 @@ def difference_p(values: Floats, groups: Groups) -> float:
     """
     samples = [values[groups == number] for number in range(int(groups.max(initial=-1)) + 1)]
     samples = [sample for sample in samples if len(sample) > 1 and np.ptp(sample) > 0]
-    return float(stats.alexandergovern(*samples).pvalue) if len(samples) > 1 else 1.0
+    return float(scipy.stats.alexandergovern(*samples).pvalue) if len(samples) > 1 else 1.0
 
 
 def information(values: Floats, groups: Groups) -> float:
@@ -91,4 +92,4 @@ def outlier_limit(count: int, error: float) -> float:
     `error`. The median absolute deviation knows the standard deviation as well as 0.37 times as many values would by
     their own (Rousseeuw and Croux 1993), hence Student's quantile.
     """
-    return float(stats.t.isf(error / 2, MAD_EFFICIENCY * count))
+    return float(-special.stdtrit(MAD_EFFICIENCY * count, error / 2))

@@ -314,7 +314,7 @@ def test_an_interrupt_is_one_sentence(tmp_path: Path) -> None:
     assert process.returncode == 130
 
 
-@pytest.mark.parametrize("module", ["vmtoll.cli", "typer", "vmtoll.commands.workload"])
+@pytest.mark.parametrize("module", ["vmtoll.cli", "typer", "vmtoll.commands.list"])
 def test_an_interrupt_while_modules_load_is_silent(module: str) -> None:
     program = f"""
 import os, signal, sys

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator
 
 import pytest
+import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
@@ -16,7 +17,9 @@ from vmtoll.commands.help import EXAMPLES, EXITS, OWN_EXITS
 def commands(group: TyperGroup, name: str = "") -> Iterator[tuple[str, TyperCommand | TyperGroup]]:
     """The group itself and all that is in it, by what a user types."""
     yield name, group
-    for word, command in group.commands.items():
+    context = typer.Context(group)
+    for word in group.list_commands(context):
+        command = group.get_command(context, word)
         if isinstance(command, TyperGroup):
             yield from commands(command, f"{name} {word}".strip())
         elif isinstance(command, TyperCommand):
@@ -25,6 +28,7 @@ def commands(group: TyperGroup, name: str = "") -> Iterator[tuple[str, TyperComm
 
 PROGRAM = typer.main.get_command(app)
 assert isinstance(PROGRAM, TyperGroup)
+assert PROGRAM.epilog
 COMMANDS = dict(commands(PROGRAM))
 
 
