@@ -264,6 +264,7 @@ def test_a_file_of_any_size_can_be_made(kind: described.Kind) -> None:
         assert (file["size_bytes"], file["weight"]) == (size, 2)
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     peaks_mb = []
     for lines in (50_000, 500_000):

@@ -147,6 +147,7 @@ def test_a_name_that_cannot_be_a_folder_is_refused(inventory: Path, tmp_path: Pa
     assert "campaign 'a=b': letters, digits" in str(found.exception)
 
 
+@pytest.mark.long
 def test_the_same_command_continues_after_one_of_two_test_beds_failed(
     small: Registry, two_testbeds: dict[str, Hosts], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

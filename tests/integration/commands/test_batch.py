@@ -108,6 +108,7 @@ def test_an_interrupted_batch_repeats_nothing_and_goes_on_inside_of_a_run(
     assert len(names) == len(set(names)) == 6
 
 
+@pytest.mark.long
 def test_an_experiment_that_fails_does_not_stop_the_others_and_is_tried_again(
     three: Registry, inventory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -27,6 +27,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_a_bundle_compares_with_its_own_run(bundle: Path) -> None:
     done = vmtoll("compare", bundle, DEMO)
     assert done.returncode == 0, done.stderr
@@ -54,6 +55,7 @@ def test_a_bundle_is_read_only(bundle: Path, words: str) -> None:
     verify(bundle)
 
 
+@pytest.mark.long
 def test_reports_and_notebooks_of_a_bundle_are_written_elsewhere(bundle: Path, tmp_path: Path) -> None:
     done = vmtoll("report", bundle, "--output", tmp_path / "copy", "--json")
     assert done.returncode == 0, done.stderr

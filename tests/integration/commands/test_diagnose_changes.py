@@ -59,6 +59,8 @@ GUESTS = {
     "tenant": (LIMITS, LIMITED_DISK + SLOW_CARD),
     "old": (f"{OLD_CPU}{TIMERS}", f"{LIMITED_DISK}{USER_CARD}"),
 }
+# Each has what the others lack; the first shows the way.
+SOME = [*list(GUESTS)[:1], *(pytest.param(name, marks=pytest.mark.long) for name in list(GUESTS)[1:])]
 
 # Guest → the steps that it lacks and that libvirt has a change for.
 LACKING = {
@@ -126,7 +128,7 @@ def test_a_definition_that_libvirt_refuses_as_it_is_gets_no_change(uri: str, tmp
     assert "CPU time is limited: 0.25 of a CPU for each virtual CPU" in text
 
 
-@pytest.mark.parametrize("name", GUESTS)
+@pytest.mark.parametrize("name", SOME)
 def test_every_step_that_has_a_command_is_taken_and_taken_back(uri: str, tmp_path: Path, name: str) -> None:
     """As a measurement does it: by the agent, whose connection may end at any time. The guest is off."""
     before = virsh(uri, "dumpxml", "--inactive", "--security-info", name)
@@ -163,6 +165,7 @@ def take(line: AgentLine, change: Change, guest: str) -> None:
     assert line.call("apply", name="step", guest=guest, **commands) == {"ran": True}
 
 
+@pytest.mark.long
 def test_a_step_is_measured_only_with_a_client_a_lack_and_consent(uri: str, tmp_path: Path) -> None:
     """vmtoll prints the plan before it asks; the measurement itself runs in the lab."""
     inventory = tmp_path / "hosts.yml"
@@ -186,7 +189,7 @@ def test_a_step_is_measured_only_with_a_client_a_lack_and_consent(uri: str, tmp_
     assert not (tmp_path / "results").exists()
 
 
-@pytest.mark.parametrize("name", GUESTS)
+@pytest.mark.parametrize("name", SOME)
 def test_the_commands_that_are_printed_take_the_steps(uri: str, name: str) -> None:
     """All of them, one after the other, by virt-xml itself; the guest runs under KVM nowhere here."""
     steps = {(s["tuning"], s["device"]): s for s in asked(uri, name)["steps"] if s["apply"] and s["tuning"] != "kvm"}

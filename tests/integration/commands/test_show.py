@@ -57,6 +57,7 @@ def test_in_a_pipe_it_is_plain_text() -> None:
     assert re.search(r"^  nginx +[\d,]+/s +[\d,]+/s  [\d.]+× \(.*\) +\w+$", done.stdout, re.MULTILINE)
 
 
+@pytest.mark.long
 def test_on_a_terminal_it_is_the_same_in_colour() -> None:
     coloured = on_terminal("show", DEMO)
     assert f"{ESCAPE}[31mslower{ESCAPE}[0m" in coloured
@@ -64,6 +65,7 @@ def test_on_a_terminal_it_is_the_same_in_colour() -> None:
     assert f"{ESCAPE}[31m" not in on_terminal("show", DEMO, NO_COLOR="1")
 
 
+@pytest.mark.long
 def test_a_terminal_that_has_only_ascii_gets_an_aligned_table() -> None:
     plain, full = vmtoll("show", DEMO, PYTHONIOENCODING="ascii").stdout, vmtoll("show", DEMO).stdout
     assert plain.isascii()

@@ -179,6 +179,7 @@ def test_the_verbs_do_it_by_inventory(root: Path, tmp_path: Path) -> None:
     assert contents(root) == TREE
 
 
+@pytest.mark.long
 def test_programs_get_what_changed_on_each_machine(root: Path, tmp_path: Path) -> None:
     inventory = tmp_path / "lab.yml"
     host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "host_tuning_root": str(root)}

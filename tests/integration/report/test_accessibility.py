@@ -56,6 +56,7 @@ def test_the_explorer_its_reports_and_its_disclosures(browser: webdriver.Chrome,
     assert not (faults := faults_of(browser, explorer, axe)), "\n".join(faults)
 
 
+@pytest.mark.long
 def test_tuning_steps_claims_campaigns_and_notebooks(browser: webdriver.Chrome, axe: str, tmp_path: Path) -> None:
     assert not (faults := faults_of(browser, write_other_pages(tmp_path), axe)), "\n".join(faults)
 

@@ -68,11 +68,13 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return publish(DEMO, tmp_path_factory.mktemp("published") / "bundle")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", names())
 def test_runs_on_a_bundle(name: str, bundle: Path, tmp_path: Path) -> None:
     check(execute(name, bundle, output=tmp_path), [])
 
 
+@pytest.mark.long
 def test_two_notebooks_may_run_at_once(demo: Path, tmp_path: Path) -> None:
     code = "import sys, pathlib; from vmtoll.report.notebook import execute; "
     code += "execute('metal_vs_kvm', sys.argv[1], None, pathlib.Path(sys.argv[2]))"
@@ -83,6 +85,7 @@ def test_two_notebooks_may_run_at_once(demo: Path, tmp_path: Path) -> None:
         assert "The blocks behind each interval" in (tmp_path / name / "metal_vs_kvm.html").read_text()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", names())
 @pytest.mark.parametrize("load", [closed_load(), share_load(0.7)])
 def test_no_heading_is_empty(name: str, load: Load, tmp_path: Path) -> None:
@@ -160,6 +163,7 @@ def test_make_hands_parameters_on() -> None:
     assert "vmtoll notebook capacity a/run --set 'RATE_RPS=500' --set 'P99_MS=20'" in done.stdout
 
 
+@pytest.mark.long
 def test_capacity_of_a_sweep_of_users_shows_its_law(tmp_path: Path) -> None:
     users = Truth(loads=tuple(closed_load(n) for n in (1, 2, 5, 10, 20, 50)))
     page = execute("capacity", make_run(tmp_path, users))

@@ -125,6 +125,7 @@ def test_a_machine_that_is_lost_before_the_first_trial_is_waited_for(
     assert_sound([record])
 
 
+@pytest.mark.long
 def test_a_block_that_lost_a_machine_is_measured_again_as_a_whole(
     project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite
 ) -> None:
@@ -235,6 +236,7 @@ esac
 """
 
 
+@pytest.mark.long
 def test_a_machine_on_its_way_down_is_not_taken_for_back(
     project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

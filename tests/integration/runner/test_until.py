@@ -44,6 +44,7 @@ def test_a_run_stops_by_its_own_looks(project: Registry, inventory: Path, tmp_pa
     assert "Stopped after 6 blocks and " in (run_dir / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_a_killed_run_continues_to_its_next_look(
     project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite
 ) -> None:

@@ -27,7 +27,11 @@ def measured(
     """Run the workload `tiny` with these keys, by default on one machine; the run's folder and its records."""
 
     def go(
-        environments: Sequence[str] = ("metal",), blocks: int = 1, shares_of: str | None = None, **workload: Any
+        environments: Sequence[str] = ("metal",),
+        blocks: int = 1,
+        shares_of: str | None = None,
+        duration_s: float = 0.5,
+        **workload: Any,
     ) -> tuple[Path, list[TrialRecord]]:
         path = project.workload_file("tiny")
         data = {
@@ -38,7 +42,7 @@ def measured(
             **workload,
         }
         path.write_text(yaml.safe_dump({key: value for key, value in data.items() if key != "users"}))
-        experiment = rewrite(blocks=blocks, environments=list(environments), duration_s=0.5, shares_of=shares_of)
+        experiment = rewrite(blocks=blocks, environments=list(environments), duration_s=duration_s, shares_of=shares_of)
         folder = run(experiment, inventory, tmp_path / "results", registry=project)
         return folder, records_of(folder)
 
@@ -83,7 +87,7 @@ def test_a_rate_is_offered_and_answered_from_the_intended_send(measured: Callabl
 
 def test_a_rate_that_a_tool_cannot_send_is_found_for_each_tool(measured: Callable[..., Any]) -> None:
     """oha queues requests on time and sends them late: by its response times it kept any rate."""
-    _, records = measured(kind="rate", rate_rps=400_000)
+    _, records = measured(kind="rate", rate_rps=400_000, duration_s=0.2)
     for record in records:
         fell = [(f.role, f.tool, f.machine) for f in record.findings if f.code is Code.RATE_NOT_REACHED]
         assert fell == [(Role.PRIMARY, "vegeta", "client"), (Role.CROSSCHECK, "oha", "client")]
