@@ -1,15 +1,18 @@
 """Judge a synthetic run, and find one verdict in the analysis."""
 
 from pathlib import Path
+from typing import TypeVar
 
 from tests.support.synthetic_run import Truth, make_run
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.load import Load
+from vmtoll.model.note import NoteCode
 from vmtoll.model.trial import Arm
-from vmtoll.model.verdict import Judged, Kind, Note, NoteCode, RunAnalysis, Verdict, from_json, to_json
+from vmtoll.model.verdict import Judged, Kind, RunAnalysis, Verdict, from_json, to_json
 
 GUEST = Arm("kvm-default")
+N = TypeVar("N")
 
 
 def judge_run(folder: Path, truth: Truth) -> RunAnalysis:
@@ -44,9 +47,15 @@ def verdict(
     return comparison.verdicts[metric]
 
 
-def notes(verdict: Verdict) -> dict[NoteCode, Note]:
-    """The notes by code."""
-    return {note.code: note for note in verdict.notes}
+def notes(verdict: Verdict) -> set[NoteCode]:
+    """The codes of the notes."""
+    return {note.code for note in verdict.notes}
+
+
+def the_note(verdict: Verdict, kind: type[N]) -> N:
+    """The only note of this kind."""
+    (note,) = (note for note in verdict.notes if isinstance(note, kind))
+    return note
 
 
 def ends(judgement: Judged) -> tuple[float, float, float]:

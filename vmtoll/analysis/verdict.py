@@ -22,13 +22,23 @@ from vmtoll.files import write_durably
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.load import LoadKind
 from vmtoll.model.metric import METRICS, TAIL, THROUGHPUT, Metric, loop_of
+from vmtoll.model.note import (
+    Answered,
+    Attained,
+    ClientOnSameMachine,
+    ControlDiffers,
+    CrosscheckDisagrees,
+    FailedRequests,
+    FewBlocks,
+    NoControl,
+    Note,
+    OwnRates,
+)
 from vmtoll.model.trial import Arm, ClientPlace, Scenario, TrialRecord
 from vmtoll.model.verdict import (
     Comparison,
     ControlEffects,
     Kind,
-    Note,
-    NoteCode,
     RunAnalysis,
     Verdict,
     VerdictReason,
@@ -147,13 +157,11 @@ def _verdict(
     has_failures = any(share and share.successful < share.requests for share in shares)
     is_local = any(trial.client is ClientPlace.LOCALHOST for trial in _trials(run, scenario, arm))
     notes = [
-        Note(NoteCode.NO_CONTROL) if control is None else None,
-        Note(NoteCode.CONTROL_DIFFERS, {"size": math.exp(control.control_difference)})
-        if control and control.control_difference
-        else None,
-        Note(NoteCode.FEW_BLOCKS, {"blocks": pairs.n}) if 0 < pairs.n < MIN_EQUIVALENT_BLOCKS else None,
-        Note(NoteCode.CLIENT_ON_SAME_MACHINE) if is_local else None,
-        Note(NoteCode.FAILED_REQUESTS) if has_failures else None,
+        NoControl() if control is None else None,
+        ControlDiffers(math.exp(control.control_difference)) if control and control.control_difference else None,
+        FewBlocks(pairs.n) if 0 < pairs.n < MIN_EQUIVALENT_BLOCKS else None,
+        ClientOnSameMachine() if is_local else None,
+        FailedRequests() if has_failures else None,
         *(_tail_notes(run, scenario, arm, pairs) if metric is TAIL else ()),
     ]
     return Verdict(
@@ -173,18 +181,20 @@ def _verdict(
 
 def _tail_notes(run: Run, scenario: Scenario, arm: Arm, pairs: Pairs) -> list[Note]:
     """Notes on the rates if each side had its own, and on a cross-check whose interval does not touch the tool's."""
-    notes = []
+    notes: list[Note] = []
     if scenario.load.kind is LoadKind.SHARE:
-        rates = (_median(t.offered.offered_rps for t in run.trials_of(scenario, side)) for side in (run.baseline, arm))
-        offered = dict(zip(("baseline", "compared"), rates, strict=True))
-        if len(set(offered.values())) > 1:
-            notes.append(Note(NoteCode.OWN_RATES, {name: rate for name, rate in offered.items() if rate is not None}))
+        baseline_rps, compared_rps = (
+            _median(trial.offered.offered_rps for trial in run.trials_of(scenario, side))
+            for side in (run.baseline, arm)
+        )
+        if baseline_rps != compared_rps:
+            notes.append(OwnRates(baseline_rps, compared_rps))
     crosscheck = pair_arms(run, scenario, run.baseline, arm, TAIL, Role.CROSSCHECK)
     intervals = [mean_of(each.bounds.mid.values).t if each.n else None for each in (pairs, crosscheck)]
     if all(intervals) and not _overlap(*intervals):
         crosscheck_ratio = in_ratio(0.0, intervals[1], pairs.measure.sign)
-        values = {"low": crosscheck_ratio.low or 0.0, "high": crosscheck_ratio.high or 0.0}
-        notes.append(Note(NoteCode.CROSSCHECK_DISAGREES, values, run.crosscheck(scenario) or ""))
+        low, high = crosscheck_ratio.low or 0.0, crosscheck_ratio.high or 0.0
+        notes.append(CrosscheckDisagrees(run.crosscheck(scenario) or "", low, high))
     return notes
 
 
@@ -212,18 +222,18 @@ def _is_unseen(run: Run, arm: Arm) -> bool:
     return any(side.environment in run.manifest.unseen_hosts for side in (run.baseline, arm))
 
 
-def _attained_note(run: Run, scenario: Scenario, arm: Arm) -> Note:
+def _attained_note(run: Run, scenario: Scenario, arm: Arm) -> Attained:
     """The offered rate of each side of an open loop, and the share of it that was answered: medians over the trials
     that are not invalid.
     """
-    values: dict[str, float] = {}
-    for name, side in (("baseline", run.baseline), ("compared", arm)):
-        trials = _usable_trials(run, scenario, side)
-        offered = _median(trial.offered.offered_rps for trial in trials)
-        attained = _median(_share_answered(trial) for trial in trials)
-        if offered is not None and attained is not None:
-            values |= {f"{name}_offered": offered, f"{name}_attained": attained}
-    return Note(NoteCode.ATTAINED, values)
+    return Attained(_answered(run, scenario, run.baseline), _answered(run, scenario, arm))
+
+
+def _answered(run: Run, scenario: Scenario, side: Arm) -> Answered | None:
+    trials = _usable_trials(run, scenario, side)
+    offered = _median(trial.offered.offered_rps for trial in trials)
+    attained = _median(_share_answered(trial) for trial in trials)
+    return None if offered is None or attained is None else Answered(offered, attained)
 
 
 def _share_answered(trial: TrialRecord) -> float | None:

@@ -13,6 +13,7 @@ from vmtoll.model.finding import Code, Role, Validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.metric import METRICS, Metric
+from vmtoll.model.note import Note
 from vmtoll.model.trial import Accelerator, Arm, Scenario
 
 # Significant digits of a figure in analysis.json; further ones differ from CPU to CPU.
@@ -99,36 +100,6 @@ class Doubt:
     compared: int
     size: float
     value: float | None = None
-
-
-class NoteCode(StrEnum):
-    """Code of a note that readers need with a verdict; `Note` has its numbers."""
-
-    CONTROL_DIFFERS = "control-differs"
-    NO_CONTROL = "no-control"
-    FEW_BLOCKS = "few-blocks"
-    CLIENT_ON_SAME_MACHINE = "client-on-same-machine"
-    FAILED_REQUESTS = "failed-requests"
-    OWN_RATES = "own-rates"
-    ATTAINED = "attained"
-    CROSSCHECK_DISAGREES = "crosscheck-disagrees"
-
-
-@dataclass(frozen=True)
-class Note:
-    """A note and its numbers by name; `subject`: a tool.
-
-    CONTROL_DIFFERS: `size`, the factor by which the control surely differs from itself. FEW_BLOCKS: `blocks`; with this
-    few, the verdict assumes that the machines' state changes between blocks. OWN_RATES: `baseline`, `compared`,
-    requests per second. ATTAINED: for each side with a trial that is not invalid, `baseline_offered` and
-    `compared_offered` (requests per second), `baseline_attained` and `compared_attained` (fractions of the offered
-    rate). CROSSCHECK_DISAGREES: `low` and `high` of the cross-check's ratio; `subject` is its tool. FAILED_REQUESTS:
-    the verdict has the numbers.
-    """
-
-    code: NoteCode
-    values: Mapping[str, float] = field(default_factory=dict)
-    subject: str = ""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ import pytest
 from tests.support.synthetic_run import CLOSED_LOOP, Row, Truth, make_run
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
+from vmtoll.model.note import NoteCode
 from vmtoll.model.trial import ClientPlace
-from vmtoll.model.verdict import Kind, NoteCode, RunAnalysis
+from vmtoll.model.verdict import Kind, RunAnalysis
 from vmtoll.report.html import render
 
 

@@ -10,8 +10,9 @@ from tests.support.records import BASELINE
 from tests.support.synthetic_run import CONTROL, Row, Truth, failed_trial, rate_load, with_findings
 from tests.support.verdicts import GUEST, ends, judge_run, notes, ratio, verdict
 from vmtoll.model.finding import FINDINGS, Code, Finding, Influence, Role, Validity
+from vmtoll.model.note import NoteCode
 from vmtoll.model.trial import Arm
-from vmtoll.model.verdict import DIFFERENT, Cause, Kind, NoteCode, VerdictReason
+from vmtoll.model.verdict import DIFFERENT, Cause, Kind, VerdictReason
 from vmtoll.trial.gates import failed_requests
 
 pytestmark = pytest.mark.slow

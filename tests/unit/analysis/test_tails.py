@@ -20,12 +20,13 @@ from tests.support.synthetic_run import (
     share_load,
     with_findings,
 )
-from tests.support.verdicts import GUEST, ends, judge_run, notes, ratio, verdict
+from tests.support.verdicts import GUEST, ends, judge_run, notes, ratio, the_note, verdict
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code, Finding, Role
+from vmtoll.model.note import Answered, Attained, CrosscheckDisagrees, NoteCode, OwnRates
 from vmtoll.model.trial import Arm
-from vmtoll.model.verdict import DIFFERENT, Kind, NoteCode, VerdictReason
+from vmtoll.model.verdict import DIFFERENT, Kind, VerdictReason
 
 pytestmark = pytest.mark.slow
 
@@ -66,19 +67,14 @@ def test_an_offered_rate_is_no_capacity(tmp_path: Path) -> None:
     """2,000/s offered to 4,000/s and 1,000/s of capacity: the guest attains half, and that is all that is known."""
     analysis = judge_run(tmp_path, Truth({"nginx": 0.25}, drift=0.0, loads=(rate_load(500), rate_load(2000))))
     for rps, attained in ((500, 1.0), (2000, 0.5)):
-        values = notes(verdict(analysis, "throughput", rate_load(rps)))[NoteCode.ATTAINED].values
-        assert values == pytest.approx(
-            {
-                "baseline_offered": rps, "baseline_attained": 1.0,
-                "compared_offered": rps, "compared_attained": attained,
-            }
-        )  # fmt: skip
+        note = the_note(verdict(analysis, "throughput", rate_load(rps)), Attained)
+        assert note == Attained(Answered(rps, 1.0), Answered(rps, attained))
 
 
 def test_a_share_has_the_rate_of_each_side(tmp_path: Path) -> None:
     analysis = judge_run(tmp_path, Truth({"nginx": 0.5}, drift=0.0, loads=(share_load(0.5),)))
-    note = notes(verdict(analysis, "tail", share_load(0.5)))[NoteCode.OWN_RATES]
-    assert note.values == pytest.approx({"baseline": 2000, "compared": 1000})
+    note = the_note(verdict(analysis, "tail", share_load(0.5)), OwnRates)
+    assert (note.baseline_rps, note.compared_rps) == pytest.approx((2000, 1000))
 
 
 def test_the_noise_of_a_tail_is_that_of_the_worst_control_of_its_kind_of_loop(tmp_path: Path) -> None:
@@ -204,9 +200,9 @@ def test_a_cross_check_that_disagrees_is_named(tmp_path: Path) -> None:
     agreed = verdict(judge_run(tmp_path / "a", Truth(loads=(rate_load(1000),))), "tail", rate_load(1000))
     assert NoteCode.CROSSCHECK_DISAGREES not in notes(agreed)
     tail = verdict(judge_run(tmp_path / "b", Truth(loads=(rate_load(1000),), change=change)), "tail", rate_load(1000))
-    note = notes(tail)[NoteCode.CROSSCHECK_DISAGREES]
-    assert note.subject == "oha"
-    assert 1.8 < note.values["low"] < note.values["high"] < 1.95
+    note = the_note(tail, CrosscheckDisagrees)
+    assert note.tool == "oha"
+    assert 1.8 < note.low < note.high < 1.95
 
 
 def test_failed_requests_are_shown_with_the_p99(tmp_path: Path) -> None:

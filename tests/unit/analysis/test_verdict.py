@@ -21,12 +21,13 @@ from tests.support.synthetic_run import (
     role_findings,
     with_findings,
 )
-from tests.support.verdicts import GUEST, ends, judge_run, notes, ratio, verdict
+from tests.support.verdicts import GUEST, ends, judge_run, notes, ratio, the_note, verdict
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse, write_analysis
 from vmtoll.model.finding import Code, Finding, Role, Validity
+from vmtoll.model.note import ControlDiffers, FewBlocks, NoteCode
 from vmtoll.model.trial import Accelerator, Arm
-from vmtoll.model.verdict import Cause, Kind, NoteCode, VerdictReason, from_json, to_json
+from vmtoll.model.verdict import Cause, Kind, VerdictReason, from_json, to_json
 
 pytestmark = pytest.mark.slow
 
@@ -121,7 +122,7 @@ def test_a_control_that_differs_from_itself_widens_every_comparison_of_its_figur
 
     little = verdict(judge_run(tmp_path / "little", Truth({"nginx": 0.96}, noise=0.001, change=change)))
     assert (little.kind, little.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS)
-    assert notes(little)[NoteCode.CONTROL_DIFFERS].values["size"] == pytest.approx(1.095, abs=0.006)
+    assert the_note(little, ControlDiffers).size == pytest.approx(1.095, abs=0.006)
     assert little.doubts[0].cause is Cause.CONTROL and little.doubts[0].size == pytest.approx(1.095, abs=0.006)
     assert little.noise_floor == pytest.approx(0.1, abs=0.01)
     large = verdict(judge_run(tmp_path / "large", Truth({"nginx": 0.4}, noise=0.001, change=change)))
@@ -393,7 +394,7 @@ def test_an_aborted_run_with_few_blocks(tmp_path: Path) -> None:
     assert throughput.estimate is not None and throughput.estimate.low is throughput.confidence is None
     assert ratio(throughput) == pytest.approx(0.5, abs=0.02)
     assert throughput.blocks_range and throughput.blocks_range.high and throughput.blocks_range.high < 0.55
-    assert notes(throughput)[NoteCode.FEW_BLOCKS].values == {"blocks": 2}
+    assert the_note(throughput, FewBlocks) == FewBlocks(2)
     assert not analysis.complete
 
 

@@ -114,7 +114,7 @@ def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
         folder.mkdir()
         _, peak_mb = bench.run(rows, folder)
         peaks_mb.append(peak_mb)
-    assert peaks_mb[1] < 1.1 * peaks_mb[0]
+    assert peaks_mb[1] < 1.2 * peaks_mb[0], "buffers fill up to 5,000 rows"
     heading, *read = _sheet(tmp_path / "500" / "trials.ods", "trials")
     with (tmp_path / "500" / "trials.csv").open(encoding="utf-8", newline="") as handle:
         written = list(csv.DictReader(handle))

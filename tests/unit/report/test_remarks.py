@@ -9,7 +9,8 @@ from tests.support.synthetic_run import Truth, make_run
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code
-from vmtoll.model.verdict import Cause, Comparison, Doubt, Estimate, Kind, Note, NoteCode, Verdict, VerdictReason
+from vmtoll.model.note import FewBlocks
+from vmtoll.model.verdict import Cause, Comparison, Doubt, Estimate, Kind, Verdict, VerdictReason
 from vmtoll.report.words import MOST_REMARKS, remarks
 
 
@@ -73,7 +74,7 @@ def test_a_run_by_boots_needs_boots(measured: tuple[Run, Comparison]) -> None:
 
 def test_at_most_five_lines_are_left(measured: tuple[Run, Comparison]) -> None:
     codes = (Code.STEAL, Code.BACKGROUND_CPU, Code.RETRANSMITS, Code.STALLED)
-    few = Note(NoteCode.FEW_BLOCKS, {"blocks": 6})
+    few = FewBlocks(6)
     rows: list[dict[str, Any]] = [
         {"doubts": tuple(Doubt(code, 1, 1, 1.1) for code in codes), "notes": (few,)},
         {"kind": Kind.NOT_JUDGED, "because": VerdictReason.NO_FIGURE},

@@ -1,6 +1,7 @@
 """Every code has words, and the words say what the numbers mean."""
 
-from typing import Any
+from dataclasses import fields
+from typing import Any, get_args
 
 import pytest
 
@@ -11,6 +12,7 @@ from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, METRICS, TAIL, THROUGHPUT, Metric
+from vmtoll.model.note import Answered, Attained, Note
 from vmtoll.model.trial import Accelerator, Arm, Scenario
 from vmtoll.model.verdict import (
     Amount,
@@ -21,8 +23,6 @@ from vmtoll.model.verdict import (
     EstimatorUsed,
     Kind,
     Level,
-    Note,
-    NoteCode,
     Outcome,
     Reason,
     ReasonCode,
@@ -122,14 +122,17 @@ def test_every_reason_of_a_verdict_has_words(because: VerdictReason) -> None:
 
 
 def test_the_answered_rate_is_shown_for_a_load_that_sets_the_rate() -> None:
-    note = Note(NoteCode.ATTAINED, VALUES)
+    note = Attained(Answered(1500, 1.0), Answered(1500, 0.9))
     one = verdict(THROUGHPUT, Kind.NOT_JUDGED, because=VerdictReason.LOAD_SETS_THE_RATE, notes=(note,))
     assert words.because_text(one, SIDES) == "the load sets the rate; the guest answered 90% of 1,500/s"
 
 
-@pytest.mark.parametrize("code", NoteCode)
-def test_every_note_has_words(code: NoteCode) -> None:
-    assert is_text(words.note_text(Note(code, VALUES, "nginx"), verdict(TAIL, Kind.SLOWER, 1.5), SIDES))
+@pytest.mark.parametrize("kind", get_args(get_args(Note)[0]))
+def test_every_note_has_words(kind: type[Any]) -> None:
+    values = {"size": 1.1, "blocks": 3, "baseline_rps": 900.0, "compared_rps": None, "baseline": None,
+              "compared": Answered(1500, 0.9), "tool": "oha", "low": 0.8, "high": 0.9}  # fmt: skip
+    note = kind(**{field.name: values[field.name] for field in fields(kind) if field.name != "code"})
+    assert is_text(words.note_text(note, verdict(TAIL, Kind.SLOWER, 1.5), SIDES))
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)

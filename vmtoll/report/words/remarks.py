@@ -8,7 +8,8 @@ from itertools import chain
 from vmtoll.analysis.equality import OPEN_STATUSES, equality
 from vmtoll.analysis.run import Run
 from vmtoll.model.finding import Code
-from vmtoll.model.verdict import DIFFERENT, Cause, Comparison, Doubt, Kind, NoteCode, Verdict, VerdictReason
+from vmtoll.model.note import FewBlocks, OwnRates
+from vmtoll.model.verdict import DIFFERENT, Cause, Comparison, Doubt, Kind, Verdict, VerdictReason
 from vmtoll.report.words.terms import percent, plural
 from vmtoll.report.words.verdicts import FINDINGS_LIMIT, Naming, because_text, note_text, sides_of
 from vmtoll.statistics.thresholds import MIN_BLOCKS, MIN_BOOTS
@@ -111,7 +112,7 @@ def _undeclared(run: Run) -> Iterator[str]:
 
 
 def _few_blocks(rows: Sequence[Row]) -> Iterator[str]:
-    blocks = [v.blocks for _, v in rows if v.is_decided and any(n.code is NoteCode.FEW_BLOCKS for n in v.notes)]
+    blocks = [v.blocks for _, v in rows if v.is_decided and any(isinstance(note, FewBlocks) for note in v.notes)]
     if blocks:
         fewest = plural(min(blocks), "block")
         yield f"decided from as few as {fewest}, taken as independent: {len(blocks)} of {plural(len(rows), 'row')}"
@@ -120,6 +121,6 @@ def _few_blocks(rows: Sequence[Row]) -> Iterator[str]:
 def _rates(rows: Sequence[Row], sides: Naming) -> Iterator[str]:
     notes = [
         f"{note_text(note, verdict, sides(comparison))} ({comparison.scenario.server})"
-        for comparison, verdict in rows for note in verdict.notes if note.code is NoteCode.OWN_RATES
+        for comparison, verdict in rows for note in verdict.notes if isinstance(note, OwnRates)
     ]  # fmt: skip
     yield from notes[:1]

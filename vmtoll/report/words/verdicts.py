@@ -6,6 +6,17 @@ from dataclasses import dataclass
 
 from vmtoll.model.finding import Code
 from vmtoll.model.metric import Metric, loop_of
+from vmtoll.model.note import (
+    Attained,
+    ClientOnSameMachine,
+    ControlDiffers,
+    CrosscheckDisagrees,
+    FailedRequests,
+    FewBlocks,
+    NoControl,
+    Note,
+    OwnRates,
+)
 from vmtoll.model.trial import METAL, Accelerator, Arm
 from vmtoll.model.verdict import (
     DIFFERENT,
@@ -16,8 +27,6 @@ from vmtoll.model.verdict import (
     Estimate,
     Judged,
     Kind,
-    Note,
-    NoteCode,
     PercentileLevel,
     Share,
     TrialShare,
@@ -408,7 +417,7 @@ def _not_measured(judged: Judged, sides: Sides) -> str:
 
 def _no_throughput(judged: Judged, sides: Sides) -> str:
     notes = judged.notes if isinstance(judged, Verdict) else ()
-    reached = [_attained(note, sides) for note in notes if note.code is NoteCode.ATTAINED]
+    reached = [_attained(note, sides) for note in notes if isinstance(note, Attained)]
     return "; ".join(["the load sets the rate", *reached])
 
 
@@ -438,38 +447,29 @@ def notes_text(verdict: Verdict, sides: Sides) -> list[str]:
 
 def note_text(note: Note, verdict: Verdict, sides: Sides) -> str:
     """One note of a verdict."""
-    return _NOTES[note.code](note, verdict, sides)
-
-
-def _failed(note: Note, verdict: Verdict, sides: Sides) -> str:
-    shares = ((sides.baseline, verdict.baseline_available), (sides.compared, verdict.compared_available))
-    return f"failed requests: {' and '.join(_failed_share(s, name) for name, s in shares if s and s.share < 1)}"
-
-
-def _own_rates(note: Note, verdict: Verdict, sides: Sides) -> str:
-    names = ((sides.baseline, "baseline"), (sides.compared, "compared"))
-    rates = [f"{note.values[side]:,.0f}/s on {name}" for name, side in names if side in note.values]
-    return f"each side at its own rate: {', '.join(rates)}"
-
-
-_NOTES: dict[NoteCode, Callable[[Note, Verdict, Sides], str]] = {
-    NoteCode.CONTROL_DIFFERS: lambda note, *_: (
-        f"the A/A control differs from itself by {percent(note.values['size'] - 1)} for sure: the interval is wider by"
-        " as much"
-    ),
-    NoteCode.NO_CONTROL: lambda *_: "no A/A control",
-    NoteCode.FEW_BLOCKS: lambda note, *_: (
-        f"{plural(int(note.values['blocks']), 'block')}: assumes that the machines' state changes in between"
-    ),
-    NoteCode.CLIENT_ON_SAME_MACHINE: lambda *_: "the client ran on the same machine and used part of the server's CPUs",
-    NoteCode.FAILED_REQUESTS: _failed,
-    NoteCode.OWN_RATES: _own_rates,
-    NoteCode.ATTAINED: lambda note, verdict, sides: _attained(note, sides),
-    NoteCode.CROSSCHECK_DISAGREES: lambda note, verdict, sides: (
-        f"the cross-check by {note.subject} disagrees: {sides.compared} ÷ {sides.baseline}"
-        f" {note.values['low']:.2f} to {note.values['high']:.2f}"
-    ),
-}
+    match note:
+        case ControlDiffers(size):
+            more = percent(size - 1)
+            text = f"the A/A control differs from itself by {more} for sure: the interval is wider by as much"
+        case NoControl():
+            text = "no A/A control"
+        case FewBlocks(blocks):
+            text = f"{plural(blocks, 'block')}: assumes that the machines' state changes in between"
+        case ClientOnSameMachine():
+            text = "the client ran on the same machine and used part of the server's CPUs"
+        case FailedRequests():
+            shares = ((sides.baseline, verdict.baseline_available), (sides.compared, verdict.compared_available))
+            text = f"failed requests: {' and '.join(_failed_share(s, name) for name, s in shares if s and s.share < 1)}"
+        case OwnRates(baseline, compared):
+            rates = ((sides.baseline, baseline), (sides.compared, compared))
+            texts = [f"{rate:,.0f}/s on {name}" for name, rate in rates if rate is not None]
+            text = f"each side at its own rate: {', '.join(texts)}"
+        case Attained():
+            text = _attained(note, sides)
+        case CrosscheckDisagrees(tool, low, high):
+            ratio = f"{sides.compared} ÷ {sides.baseline} {low:.2f} to {high:.2f}"
+            text = f"the cross-check by {tool} disagrees: {ratio}"
+    return text
 
 
 def _failed_share(available: Share, name: str) -> str:
@@ -477,15 +477,14 @@ def _failed_share(available: Share, name: str) -> str:
     return f"{rate}% ({low} to {high}%) on {name}"
 
 
-def _attained(note: Note, sides: Sides) -> str:
+def _attained(note: Attained, sides: Sides) -> str:
     """The share of an open loop's rate that each side answered, where that is less than the whole."""
     texts = []
-    for name, side in ((sides.baseline, "baseline"), (sides.compared, "compared")):
-        attained = note.values.get(f"{side}_attained")
-        if attained is None:
+    for name, side in ((sides.baseline, note.baseline), (sides.compared, note.compared)):
+        if side is None:
             texts.append(f"{name} has no valid trial")
-        elif attained < RATE_REACHED:
-            texts.append(f"{name} answered {percent(attained)} of {note.values[f'{side}_offered']:,.0f}/s")
+        elif side.attained < RATE_REACHED:
+            texts.append(f"{name} answered {percent(side.attained)} of {side.offered_rps:,.0f}/s")
     return " and ".join(texts) or "both sides answered the offered rate"
 
 
