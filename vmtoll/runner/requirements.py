@@ -42,12 +42,7 @@ def check_inventory(resolved: Resolved, inventory: Inventory, inventory_path: Pa
 def _check_changes(resolved: Resolved, inventory: Inventory) -> None:
     """Raise ExperimentError for a change that runs on a KVM host which the inventory does not name."""
     for name, change in resolved.experiment.changes.items():
-        if name not in inventory.machines:
-            raise ExperimentError(
-                f"{resolved.file}: changes.{name}: no machine of the inventory has vmtoll_environment: {change.of}, so "
-                "its commands have nowhere to run; add it to metal_hosts or kvm_guests"
-            )
-        for host in inventory.machines.get(name, ()):
+        for host in _machines_of(f"changes.{name}", name, change.of, resolved, inventory):
             is_hosts = change.on == "host" or (change.values and host.role == "kvm_guest")
             if is_hosts and inventory.kvm_host(host) is None:
                 key = "on" if change.on == "host" else "settings"
@@ -60,12 +55,8 @@ def _check_changes(resolved: Resolved, inventory: Inventory) -> None:
 def _check_operations(resolved: Resolved, inventory: Inventory) -> None:
     """Raise ExperimentError for an operation on a guest that the inventory does not name on its KVM host."""
     for name, operation in resolved.experiment.during.items():
-        if name not in inventory.machines:
-            raise ExperimentError(
-                f"{resolved.file}: during.{name}: no machine of the inventory has vmtoll_environment: {operation.of}; "
-                "add it to metal_hosts or kvm_guests"
-            )
-        for host in inventory.machines[name] if operation.on == "kvm_host" else ():
+        machines = _machines_of(f"during.{name}", name, operation.of, resolved, inventory)
+        for host in machines if operation.on == "kvm_host" else ():
             if inventory.kvm_host(host) is None:
                 raise ExperimentError(
                     f"{resolved.file}: during.{name}: the inventory names no KVM host of {host.name}; set "
@@ -76,6 +67,16 @@ def _check_operations(resolved: Resolved, inventory: Inventory) -> None:
                     f"{resolved.file}: during.{name}: vmtoll does `{operation.do}` on guests of libvirt alone, and "
                     f"{host.name} has no vmtoll_domain; use `do: command` with the commands of what runs it"
                 )
+
+
+def _machines_of(key: str, name: str, environment: str, resolved: Resolved, inventory: Inventory) -> Sequence[Host]:
+    """The machines of the environment `name`, which is made of `environment`. Raises ExperimentError without any."""
+    if name not in inventory.machines:
+        raise ExperimentError(
+            f"{resolved.file}: {key}: no machine of the inventory has vmtoll_environment: {environment}, so it has "
+            "nowhere to run; add it to metal_hosts or kvm_guests"
+        )
+    return inventory.machines[name]
 
 
 def _check_boots(inventory: Inventory) -> None:
