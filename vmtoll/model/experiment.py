@@ -169,6 +169,15 @@ class Change(Document):
         return not self.apply
 
 
+class ProfileVariant(Document):
+    """A guest profile made out of another one, as a guest of its own."""
+
+    of: str = Field(description="profile that it builds on")
+    keys: dict[str, str | int | list[str] | dict[str, Any]] = Field(
+        min_length=1, description="keys of a guest profile and their values here; `cmdline` adds to that of `of`"
+    )
+
+
 class Experiment(Document):
     """A question, its matrix, and how it is measured."""
 
@@ -190,11 +199,17 @@ class Experiment(Document):
         default_factory=dict,
         description="name of an environment → the change that makes it out of another, on the same machine",
     )
-    vary: dict[str, list[str | int | None]] = Field(
+    profiles: dict[str, ProfileVariant] = Field(
         default_factory=dict,
-        description="factor → values: setting of `vmtoll_tuning` or kernel parameter, as `halt_poll_ns: [0, 200000]`; "
-        "the experiment's one environment becomes one for each combination, a change named after its values; null: as "
-        "it is",
+        description="name of an environment → the guest profile that it is, made out of another one; `vary` writes "
+        "them, and vmtoll those of `environments` that are `of` another environment",
+    )
+    vary: dict[str, list[str | int | list[str] | None]] = Field(
+        default_factory=dict,
+        description="factor → values: key of guest profiles, as `kernel: [null, linux-image-cloud-amd64]`, setting of "
+        "`vmtoll_tuning` or kernel parameter, as `halt_poll_ns: [0, 200000]`; the experiment's one environment becomes "
+        "one for each combination, named after its values: a guest of its own for keys of profiles, else a change of "
+        "its machine; null: as it is",
     )
     during: dict[str, Operation] = Field(
         default_factory=dict,

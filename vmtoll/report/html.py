@@ -88,7 +88,7 @@ def render(run: Run, analysis: RunAnalysis) -> str:
         excluded=[record for record in run.trials if record.validity is Validity.INVALID],
         availability=availability(run),
         facts={status: [fact for fact in facts if fact.status is status] for status in FactStatus},
-        status_titles=STATUS_TITLES,
+        status_titles=STATUS_TITLES, factors=_factors(run),
         sweep=any(len(group.loads) > 2 for group in panel_groups(run)),
         charts=[item for item in drawn_charts if item not in step_charts and item is not picture],
         step_charts=[item for item in step_charts if item is not picture],
@@ -98,6 +98,15 @@ def render(run: Run, analysis: RunAnalysis) -> str:
         waits=[(row, cells) for row in rows if (cells := _wait_cells(row))],
         host_rows=host_facts(run), capacity=capacity_section(run),
     )  # fmt: skip
+
+
+def _factors(run: Run) -> list[str]:
+    """By what the experiment makes each environment another than the baseline, where it is known."""
+    environments = dict.fromkeys(arm.environment for arm in run.arms if arm.environment != run.baseline.environment)
+    texts = [
+        words.factors_text(run.manifest.experiment, name, run.baseline.environment) for name in environments
+    ]  # fmt: skip
+    return [text for text in texts if text]
 
 
 def _cells(comparison: Comparison) -> list[tuple[Verdict, str]]:

@@ -28,6 +28,7 @@ from vmtoll.spec import during, sources, vary
 from vmtoll.spec import service as services
 from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.documents import Keys, check_names, read, validation_error
+from vmtoll.spec.profiles import check_profiles, environment_names, with_factors
 from vmtoll.spec.server import ServerDefinition, read_server, read_servers
 from vmtoll.spec.used import documents
 from vmtoll.spec.workload import file_of, load_workloads
@@ -156,7 +157,9 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     document = read(path)
     experiment = _parse(path, _at_scale(path, document, scale))
     own_names = [name for name in experiment.environments if name not in experiment.variants]
-    _check_environments(path, experiment, own_names if experiment.service else registry.environments())
+    check_profiles(path, experiment, registry)
+    known = [*environment_names(registry), *experiment.profiles]
+    _check_environments(path, experiment, own_names if experiment.service else known)
     if experiment.baseline:
         check_names(path, "baseline", "environment of this experiment", [experiment.baseline], experiment.environments)
     servers = experiment.servers if experiment.service else registry.servers()
@@ -170,6 +173,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         guests = [environment for environment in experiment.environments if environment != METAL]
         for key, steps in experiment.tuning_steps.names_by_key():
             check_names(path, f"tuning_steps.{key}", "environment", steps, guests)
+    experiment = with_factors(experiment, registry)
     if experiment.service:
         return _with_control(_resolve_service(path, experiment, experiment.service))
     workloads = _workloads(path, experiment, registry)
@@ -267,15 +271,16 @@ def resolve(
 
 def _used(
     path: Path, experiment: Experiment, workloads: Iterable[str], site: Site, registry: Registry
-) -> dict[str, list[str]]:
+) -> dict[str, Iterable[str]]:
     """The documents that an experiment names, by kind; of the experiment itself where it is one of the registry."""
     files = {name: file_of(name, registry) for name in workloads}
+    bases = [variant.of for variant in experiment.profiles.values()]
     return {
         "experiment": [experiment.name] if path == registry.experiment_file(experiment.name) else [],
         "workload": list(dict.fromkeys(file.stem for file in files.values() if file)),
         "site": [site.name],
         "server": experiment.servers,
-        "environment": [name for name in experiment.environments if name != METAL],
+        "environment": dict.fromkeys(name for name in [*experiment.environments, *bases] if name != METAL),
     }
 
 

@@ -10,6 +10,7 @@ from vmtoll.report.words.claims import (
     OUTCOMES, SHAPES, estimator_text, heading_text, point_text, published_text, ratio_text, reason_text, reasons_text,
     side_text,
 )  # fmt: skip
+from vmtoll.report.words.factors import factors_text, profile_text
 from vmtoll.report.words.findings import INFLUENCES, finding_text
 from vmtoll.report.words.glossary import (
     CAMPAIGN_TERMS, DISCLOSURE_TERMS, EXPLORER_TERMS, GLOSSARY, REPLICATION_TERMS, REPORT_TERMS,
