@@ -5,13 +5,14 @@ Profiles of the lab's own machines are in vm-images/machines instead of guests.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import GuestAccelerator
+from vmtoll.model.release import Release, release_of_suite
 from vmtoll.paths import VM_IMAGES
 from vmtoll.search_path import SearchPath, environments
 from vmtoll.spec.catalog import Registry, unknown
@@ -92,6 +93,14 @@ class Profile:
                 raise UserError(f"{self.name}: {key}: there is no file {file}; correct the path")
         return Kernel(file=str(found.resolve()), initrd=str(files[1].resolve()) if initrd else "")
 
+    def release(self, default: Release) -> Release:
+        """The release of the guest's image: the profile's, else this one. Raises UserError for an unknown suite."""
+        suite = str(self.values["release"])
+        try:
+            return release_of_suite(suite) if suite else default
+        except UserError as error:
+            raise UserError(f"{self.name}: release: {error}") from None
+
     @property
     def needs(self) -> list[str]:
         """Requirements on the host, by the names of vmtoll/guests/needs.py."""
@@ -110,6 +119,14 @@ def _found(images: Path, kind: Kind) -> SearchPath:
 def _experiments(images: Path) -> SearchPath:
     """The experiments beside these images, whose `vary` makes profiles too."""
     return Registry(images.parent).paths["experiment"]
+
+
+def kernels_by_release(profiles: Iterable[Profile], default: Release) -> dict[Release, list[str]]:
+    """The images of these guests: release → the packages of kernels that its image needs beside its own."""
+    kernels: dict[Release, set[str]] = {}
+    for profile in profiles:
+        kernels.setdefault(profile.release(default), set()).add(profile.kernel.package)
+    return {release: sorted(packages - {""}) for release, packages in kernels.items()}
 
 
 def load(name: str, images: Path = VM_IMAGES, kind: Kind = "guests") -> Profile:

@@ -83,11 +83,10 @@ class LabShape:
         }
         return [Guest.model_validate({**guest, **shared}) for guest in self.guests]
 
-    def kernels(self) -> list[str]:
-        """The packages of kernels that the guests' profiles name, beside the image's own."""
+    def images(self, release: Release) -> dict[Release, list[str]]:
+        """The images of a lab of this release, first its own: release → packages of further kernels in it."""
         names = self.inner_guests().values() if self.inventory else [guest["profile"] for guest in self.guests]
-        packages = (profiles.load(name).kernel.package for name in names)
-        return sorted({package for package in packages if package})
+        return {release: []} | profiles.kernels_by_release(map(profiles.load, names), release)
 
     def inner_guests(self) -> dict[str, str]:
         """The guests that are made inside of the lab's KVM hosts: name → profile."""

@@ -1,6 +1,7 @@
 """Guest profiles by name: those of files, and those that an experiment's `vary` makes out of them."""
 
 import contextlib
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,8 +94,8 @@ def with_factors(experiment: Experiment, registry: Registry) -> Experiment:
 
 
 def variants_of_files(registry: Registry, environments: Collection[str]) -> dict[str, ProfileVariant]:
-    """The environments whose profile builds on another one of them alone, by a file or by another experiment's `vary`:
-    what makes them another guest.
+    """The environments whose profile builds on one other alone, which is one of them or what others build on, by a file
+    or by an experiment's `vary`: what makes them another guest.
     """
     found: dict[str, ProfileVariant] = {}
     of_experiments = varied_profiles(registry.paths["experiment"])
@@ -102,10 +103,10 @@ def variants_of_files(registry: Registry, environments: Collection[str]) -> dict
         if name == METAL:
             continue
         varied = of_experiments.get(name)
-        variant = varied.variant if varied else _of_file(registry.guest_file(name))
-        if variant and variant.of in environments:
+        if variant := varied.variant if varied else _of_file(registry.guest_file(name)):
             found[name] = variant
-    return found
+    bases = Counter(variant.of for variant in found.values())
+    return {name: made for name, made in found.items() if made.of in environments or bases[made.of] > 1}
 
 
 def _of_file(file: Path) -> ProfileVariant | None:
@@ -119,6 +120,7 @@ def _of_file(file: Path) -> ProfileVariant | None:
 
 # Key of a guest profile → the facts that it explains: in which two guests may differ that differ in this key.
 EXPLAINED: Mapping[str, tuple[str, ...]] = {
+    "release": ("release", "kernel", "mitigations", "memory_kib", "packages", "servers"),
     "kernel": ("kernel", "mitigations", "memory_kib"),
     "initrd": (),
     "cmdline": ("mitigations", "clock_source", "memory_kib", "cpus_allowed", "smt"),
