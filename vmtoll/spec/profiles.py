@@ -1,6 +1,7 @@
 """Guest profiles by name: those of files, and those that an experiment's `vary` makes out of them."""
 
 import contextlib
+import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -79,6 +80,27 @@ def check_profiles(path: Path, experiment: Experiment, registry: Registry) -> No
         check_names(path, f"profiles.{name}.keys", "key", list(variant.keys), [*vary.profile_keys(), "needs"])
         if name not in machines:
             raise ExperimentError(f"{path}: profiles.{name}: is none of `environments`; add it there")
+    if experiment.tuning_steps:  # a cumulative step and a single one may be one profile
+        return
+    contents = {name: _content(registry, name) for name in sorted(machines) if registry.guest_file(name).exists()}
+    for (name, content), (other, other_content) in itertools.combinations(contents.items(), 2):
+        if content == other_content and content:
+            raise ExperimentError(
+                f"{path}: environments: the profiles {name} and {other} differ in nothing; remove one"
+            )
+
+
+def _content(registry: Registry, name: str) -> Keys:
+    """The keys of a profile of a file and of those that it builds on; none where that is not to be seen here."""
+    file = registry.guest_file(name)
+    document = read(file) if file.exists() else {}
+    inherited: Keys = {}
+    for base in document.get("of", []):
+        for key, value in _content(registry, base).items():
+            inherited[key] = [*inherited.get(key, []), *value] if isinstance(value, list) else value
+    own = {key: value for key, value in document.items() if key not in ("description", "of")}
+    lists = {key: [*inherited.get(key, []), *value] for key, value in own.items() if isinstance(value, list)}
+    return inherited | own | lists
 
 
 def with_factors(experiment: Experiment, registry: Registry) -> Experiment:

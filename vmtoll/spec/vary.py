@@ -66,7 +66,8 @@ def varied(
     that they are: names, name → profile, name → change. `of`: the environment that they are made out of.
 
     A factor is a key of guest profiles, a setting, or, with a dot, a kernel parameter. A value that is null or empty
-    leaves it as it is. Raises ValueError for two combinations of one name, and for a name that is too long.
+    leaves it as it is. Raises ValueError for two combinations of one name, or without a difference, and for a name
+    that is too long.
     """
     keys = profile_keys()
     environments: dict[str, Any] = {}
@@ -78,6 +79,8 @@ def varied(
         of_change = {factor: value for factor, value in chosen.items() if factor not in keys}
         machine = "-".join([of, *_words(of_profile)])
         name = "-".join([*_words(of_profile), *_words(of_change)]) if of_change else machine
+        if environments.get(name) == chosen:
+            raise ValueError(f"vary: two combinations differ in nothing, both are {name}; remove a value")
         if environments.setdefault(name, chosen) != chosen:
             raise ValueError(f"vary: two combinations would be named {name}; give them profiles or `changes`")
         if len(name) > _LONGEST_NAME:

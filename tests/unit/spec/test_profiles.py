@@ -76,6 +76,19 @@ def test_what_a_key_explains_is_declared_and_nothing_else(folder: Path) -> None:
     assert set(EXPLAINED) <= set(profile_keys())
 
 
+def test_a_release_explains_its_packages_and_servers(folder: Path) -> None:
+    made = load(Registry().experiment_file("releases")).experiment
+    assert {"release", "kernel", "packages", "servers"} <= set(made.declared_differences)
+    assert not {"sysctls", "cpu_model", "content_digest"} & set(made.declared_differences)
+    for suite in ("trixie", "bookworm"):
+        (folder / f"environments/{suite}.yml").write_text(f"of: [kvm-default]\nrelease: {suite}\n")
+    siblings = experiment(folder, environments=["bookworm", "trixie"])
+    assert siblings.declared_differences == made.declared_differences, (
+        "both build on one profile, which is not measured"
+    )
+    assert "release: trixie instead of bookworm" in factors_text(siblings, "trixie", "bookworm")
+
+
 def test_a_profile_of_a_file_that_builds_on_another_is_a_factor_too(folder: Path) -> None:
     (folder / "environments/cloud.yml").write_text("of: [kvm-default]\nkernel: linux-image-cloud-amd64\n")
     made = experiment(folder, environments=["kvm-default", "cloud"])
@@ -115,6 +128,16 @@ def test_the_factors_of_two_environments_in_words(folder: Path) -> None:
 def test_profiles_that_make_no_sense(folder: Path, keys: dict[str, object], said: str) -> None:
     with pytest.raises(ExperimentError, match=said):
         experiment(folder, environments=["kvm-default", *(name for name in keys if name != "b")], profiles=keys)
+
+
+def test_two_profiles_that_differ_in_nothing_are_named(folder: Path) -> None:
+    cloud = "of: [kvm-default]\nkernel: linux-image-cloud-amd64\n"
+    for name, text in {"a": cloud, "b": cloud, "same": "of: [kvm-default]\n", "x": "", "y": ""}.items():
+        (folder / f"environments/{name}.yml").write_text(f"description: {name}\n{text}")
+    for pair, said in ({"a": "b"}, "a and b"), ({"kvm-default": "same"}, "kvm-default and same"):
+        with pytest.raises(ExperimentError, match=f"the profiles {said} differ in nothing; remove one"):
+            experiment(folder, environments=[*pair, *pair.values()])
+    assert experiment(folder, environments=["x", "y"]), "guests of others, of which no profile says what they are"
 
 
 def test_an_experiment_that_cannot_be_read_hides_no_profile(folder: Path) -> None:
