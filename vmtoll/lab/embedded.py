@@ -98,7 +98,11 @@ def _build(link: str, shape: topology.LabShape, release: Release, requested: dic
         **shape.variables(release),
         **_guests_and_cpus(shape, kind, requested.get("images", {})),
     }
-    _play("up", embedded_lab_link=link, **variables)
+    try:
+        _play("up", embedded_lab_link=link, **variables)
+    except VmtollError:  # such as a guest whose kernel does not boot, whose last lines are in the error
+        _play("down")
+        raise
     if shape.inventory:
         say("making the guests inside of the KVM hosts")
         make_guests(read_inventory(INVENTORY), INVENTORY, [], release, quiet=True)
