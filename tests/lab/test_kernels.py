@@ -41,10 +41,13 @@ def test_the_machines_differ_in_the_kernel_alone_and_the_page_says_so(run: Path)
 def test_the_verdicts_are_judged(run: Path) -> None:
     analysis = json.loads((run / "analysis.json").read_text())
     assert len(analysis["comparisons"]) == 2
+    judged = dict[str, dict[str, str]]()
     for comparison in analysis["comparisons"]:
         assert (comparison["baseline"]["environment"], comparison["arm"]["environment"]) == (GENERIC, CLOUD)
         kinds = {name: verdict["kind"] for name, verdict in comparison["verdicts"].items()}
-        print(comparison["scenario"]["workload"], kinds)
-        assert {kind for kind in kinds.values() if kind != "not-judged"}, "no figure was judged"
-    levels = [v["baseline"]["level"] for c in analysis["comparisons"] for v in c["verdicts"].values() if v["baseline"]]
-    assert any(levels)
+        judged[comparison["scenario"]["workload"]] = {
+            name: kind for name, kind in kinds.items() if kind != "not-judged"
+        }
+    print(judged)
+    # A share of the capacity has none beside much other work, which hides the capacity.
+    assert judged["document-siege"]

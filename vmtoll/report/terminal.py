@@ -15,6 +15,7 @@ from vmtoll.report import words
 
 WIDTH = 80
 _GAP, _INDENT = "  ", "  "
+_LONGEST_HEAD = 18  # with it, labels keep a third of a line
 _STYLES = {Kind.SLOWER: "red", Kind.FASTER: "green", Kind.UNDECIDED: "yellow", Kind.NOT_JUDGED: "yellow"}
 # The parts of a row's label: the first choice that fits. The heading above the rows has the rest.
 _LABELS = (("server", "load", "workload", "arm"), ("server", "arm"), ("server",))
@@ -82,7 +83,10 @@ def _table(rows: Sequence[Row]) -> Iterator[Text]:
     side_names = {sides(comparison) for comparison, _ in rows}
     first = next(iter(side_names))
     compared = first.compared.removeprefix("the ") if len(side_names) == 1 else "other"
-    heads = (first.baseline, compared, "ratio (interval)", "verdict")
+    if max(len(first.baseline), len(compared)) > _LONGEST_HEAD:  # the line above names both
+        heads = ("baseline", "other", "ratio (interval)", "verdict")
+    else:
+        heads = (first.baseline, compared, "ratio (interval)", "verdict")
     widths = [max(len(head), *(len(row[n]) for row in cells.values())) for n, head in enumerate(heads)]
     label_width = WIDTH - len(_INDENT) - sum(len(_GAP) + width for width in widths)
     groups = list(_groups(rows, label_width))
