@@ -33,8 +33,9 @@ _PANELS: Mapping[str, Mapping[str, str]] = {
         "watch": "watch", "list": "list:list_names", "campaign": "campaign:app",
     },
     "Read": {
-        "show": "show", "report": "report", "notebook": "notebook", "site": "site", "replication": "replication",
-        "campaign-report": "campaign:campaign_report", "partition": "campaign:partition", "migrate": "migrate",
+        "show": "show", "explain": "explain", "report": "report", "notebook": "notebook", "site": "site",
+        "replication": "replication", "campaign-report": "campaign:campaign_report",
+        "partition": "campaign:partition", "migrate": "migrate",
     },
     "Plan": {"capacity": "capacity", "workload": "workload:app"},
     "Share": {"publish": "publish", "compare": "compare", "replay": "replay"},

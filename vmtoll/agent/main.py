@@ -27,6 +27,7 @@ from vmtoll.agent.commands import Commands
 from vmtoll.agent.conditions import clock, mask_of, network, ports, survey
 from vmtoll.agent.disclosure import disclosure
 from vmtoll.agent.domains import Domains
+from vmtoll.agent.exits import TracedExits
 from vmtoll.agent.facts import (
     fingerprint,
     installed_packages,
@@ -71,6 +72,7 @@ from vmtoll.agent.sampler import Sampler
 from vmtoll.agent.servers import CommandServer, UnitServer, confine, listens, metrics_page, threads_outside, wait_until
 from vmtoll.agent.service import ask, find
 from vmtoll.agent.telemetry import interrupts, kvm_counters, thread_seconds
+from vmtoll.agent.virtual_machine import prices
 from vmtoll.agent.waits import WaitCounter, guest_waits, merge_kinds, thread_waits
 
 Answer = TypeVar("Answer")
@@ -96,6 +98,10 @@ class Agent:
         self.op_pause, self.op_resume = self.domains.pause, self.domains.resume
         self.op_resume_left = self.domains.resume_left
         self.op_note_paused, self.op_forget_paused = self.domains.add_record, self.domains.remove_record
+        self.exits, self.op_exit_prices = TracedExits(self.process_of), prices
+        self.op_exits_obstacle, self.op_exits_start, self.op_exits, self.op_exits_stop = (
+            self.exits.obstacle, self.exits.start, self.exits.read, self.exits.stop,
+        )  # fmt: skip
         self.applied = Applied()
         self.op_apply, self.op_revert, self.op_keep_change = (
             self.applied.apply, self.applied.revert, self.applied.keep,
@@ -422,6 +428,8 @@ class Agent:
             sys.stdout.flush()
 
     def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self.exits.stop()
         self.domains.close()
         self.commands.close()
         for name in list(self.started_servers):

@@ -251,6 +251,29 @@ class Reading(TypedDict, total=False):
     survey: Survey
 
 
+class ExitCount(TypedDict):
+    """Exits for one reason, by the kernel's name. `ns`: the time from each to the next entry, in all; `away_ns`: in
+    which the thread was on no CPU. Both modulo 2⁶⁴.
+    """
+
+    reason: str
+    count: int
+    ns: int
+    away_ns: int
+
+
+class ExitPrice(TypedDict):
+    """Time of an exit of one kind, ns: the median of several rounds, the fastest and the slowest round; `exits`: how
+    many were timed in all.
+    """
+
+    kind: str
+    ns: float
+    low_ns: float
+    high_ns: float
+    exits: int
+
+
 class Samples(TypedDict):
     """Samples, oldest first. `mhz`: time in s, clock rate in MHz, if the kernel governs it; `pulse`: time in s, bytes
     received so far; `cpu_s`: CPU time of the sampling thread.
@@ -296,7 +319,7 @@ class ProvisioningChanges(TypedDict):
 
 class MachineChanges(TypedDict):
     """What vmtoll changed on a machine and has not undone; `servers`: units that run; `change`: the one that is in
-    place, by name; `held_by`: a run in progress.
+    place, by name; `traces`: of exits; `held_by`: a run in progress.
     """
 
     provisioned: ProvisioningChanges | None
@@ -305,4 +328,5 @@ class MachineChanges(TypedDict):
     paused: list[str]
     servers: list[str]
     change: str | None
+    traces: list[str]
     held_by: str | None

@@ -21,6 +21,7 @@ class Phase(StrEnum):
     MEASURING = "measuring"  # a load that counts begins
     DELIVERING = "delivering"  # a mail server empties its queue
     COUNTING = "counting"  # messages are counted in the mailboxes
+    EXPLAINING = "explaining"  # a trial begins in which the KVM host traces exits
 
 
 class Absence(StrEnum):

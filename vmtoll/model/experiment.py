@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from vmtoll.model.capacity import SharesOf
 from vmtoll.model.document import Document
+from vmtoll.model.exits import Explain
 from vmtoll.model.facts import ALWAYS_DIFFER
 from vmtoll.model.inventory import HostTuning
 from vmtoll.model.operation import Operation
@@ -216,6 +217,11 @@ class Experiment(Document):
         description="name of an environment → the operation that happens in the middle of its measured loads; or one "
         "operation without a name, for each guest among `environments`. It needs open loops of vegeta",
     )
+    explain: Explain | None = Field(
+        default=None,
+        description="`exits`: after the last block each scenario is measured again on each guest while its KVM host "
+        "counts and times the exits, in trials that are compared with nothing",
+    )
     baseline: str | None = Field(
         default=None,
         description="environment that the others are compared with; unset: `metal`, else the first environment",
@@ -294,6 +300,12 @@ class Experiment(Document):
         return self
 
     @model_validator(mode="after")
+    def _guests_to_explain(self) -> Self:
+        if self.explain and not self.explained:
+            raise ValueError(f"explain: {self.explain} are of guests, and no environment is one; add one, or remove it")
+        return self
+
+    @model_validator(mode="after")
     def _operations_of_machines(self) -> Self:
         for name, operation in self.during.items():
             if name in self.changes:
@@ -348,6 +360,12 @@ class Experiment(Document):
     def variants(self) -> Mapping[str, Change | Operation]:
         """The environments that are made out of another one: its machine with a change, or with an operation."""
         return {**self.changes, **self.during}
+
+    @property
+    def explained(self) -> list[str]:
+        """The environments whose exits are explained: guests, without those of operations."""
+        names = self.environments if self.explain else []
+        return [name for name in names if self.machine_of(name) != METAL and name not in self.during]
 
     @property
     def baseline_arm(self) -> Arm:

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from vmtoll.analysis.claims import count_outcomes
 from vmtoll.analysis.equality import FactStatus, equality
+from vmtoll.analysis.exits import explained_exits
 from vmtoll.analysis.published import points
 from vmtoll.analysis.run import Run
 from vmtoll.model.columns import CROSSCHECK
@@ -63,7 +64,7 @@ def render(run: Run, analysis: RunAnalysis) -> str:
     return environment().get_template("report.html.j2").render(
         run=run, manifest=run.manifest, analysis=analysis, headline=words.headline(analysis), picture=picture,
         explanations=words.explanations(analysis), ending=words.ending_text(run.manifest),
-        looks=words.looks_text(run.manifest), labels=labels,
+        looks=words.looks_text(run.manifest), labels=labels, exits=explained_exits(run),
         outcomes=count_outcomes(analysis.claims), points=points(run),
         subject="server" if len({c.scenario.load for c in analysis.comparisons}) < 2 else "server and load",
         headings=HEADINGS,

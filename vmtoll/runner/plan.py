@@ -17,6 +17,8 @@ T = TypeVar("T")
 FIXED_COST_S = 1.5
 # Requests per second for the same estimate, for a workload with a fixed number of requests.
 ASSUMED_RPS = 5000.0
+# Explained trials of a scenario on a guest.
+EXPLAINED_TRIALS = 3
 # What a boot of a machine takes, with the wait until it rests.
 BOOT_S = 60.0
 
@@ -40,6 +42,12 @@ def combinations(resolved: Resolved) -> list[tuple[Arm, Scenario]]:
             if resolved.measures(server, workload)
         ]
     return matrix
+
+
+def explained(resolved: Resolved) -> list[tuple[Arm, Scenario]]:
+    """The guests and scenarios whose exits are traced in trials of their own."""
+    names = resolved.experiment.explained
+    return [pair for pair in combinations(resolved) if pair[0].environment in names and not pair[0].is_control]
 
 
 def schedule(resolved: Resolved, order_seed: int) -> list[TrialSpec]:
@@ -107,7 +115,8 @@ def expected_s(resolved: Resolved) -> float:
     if resolved.requests:
         return total_s + _checks_s(resolved, resolved.requests, experiment.blocks * len(matrix))
     capacities = {target for spec in planned for target in targets(spec, resolved)}
-    return total_s + TRIALS * len(capacities) * (experiment.warmup_s + experiment.duration_s + FIXED_COST_S)
+    others = TRIALS * len(capacities) + EXPLAINED_TRIALS * len(explained(resolved))
+    return total_s + others * (experiment.warmup_s + experiment.duration_s + FIXED_COST_S)
 
 
 def change_boots(resolved: Resolved, trials: Iterable[TrialSpec]) -> dict[str, int]:

@@ -37,6 +37,7 @@ def check_inventory(resolved: Resolved, inventory: Inventory, inventory_path: Pa
         _check_boots(inventory)
     _check_changes(resolved, inventory)
     _check_operations(resolved, inventory)
+    _check_explained(resolved, inventory)
 
 
 def _check_changes(resolved: Resolved, inventory: Inventory) -> None:
@@ -77,6 +78,21 @@ def _machines_of(key: str, name: str, environment: str, resolved: Resolved, inve
             "nowhere to run; add it to metal_hosts or kvm_guests"
         )
     return inventory.machines[name]
+
+
+def _check_explained(resolved: Resolved, inventory: Inventory) -> None:
+    """Raise ExperimentError for a guest that is emulated, or whose KVM host is not named: it has no exits to trace."""
+    for host in (host for name in resolved.experiment.explained for host in inventory.machines.get(name, ())):
+        if inventory.kvm_host(host) is None:
+            raise ExperimentError(
+                f"{resolved.file}: explain: the inventory names no KVM host of {host.name}; set vmtoll_kvm_host and "
+                "vmtoll_domain, or leave `explain` out"
+            )
+        if host.vars.accelerator == "tcg":
+            raise ExperimentError(
+                f"{resolved.file}: explain: {host.name} is emulated (TCG) and has no exits; measure on a host with "
+                "KVM, or leave `explain` out"
+            )
 
 
 def _check_boots(inventory: Inventory) -> None:

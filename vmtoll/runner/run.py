@@ -47,6 +47,7 @@ from vmtoll.model.until import Until
 from vmtoll.runner.attempts import next_attempt
 from vmtoll.runner.blocks import Blocks, BlocksUntil, FixedBlocks, Judge
 from vmtoll.runner.calibration import ensure_capacities
+from vmtoll.runner.explain import explain, prepare
 from vmtoll.runner.plan import expected_s, schedule
 from vmtoll.runner.requirements import (
     check_inventory,
@@ -218,6 +219,7 @@ def run(
         _point_latest(results_dir, store.run_dir)
         blocks = _blocks(session, planned, judge, tell)
         _measure(session, blocks, tell)
+        explain(session, blocks, tell)
         _finish(session, tell)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -343,6 +345,7 @@ def _lock_and_compare(session: Session, planned: Plan, tell: Listener) -> None:
     if session.store.manifest() is not None:
         facts.keep_handshakes(session.store.hosts(), session.facts)
     session.releases = facts.releases(session)
+    prepare(session)
     session.store.write_hosts(session.facts)
     session.store.write_json("private.json", facts.gather_private(session))
     if session.store.manifest() is None:

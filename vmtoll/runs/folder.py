@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from vmtoll.files import cause_of
 from vmtoll.model.document import first_mistake
 from vmtoll.model.errors import LoadError
+from vmtoll.model.exits import ExitPrice, ExplainedTrial, from_line, prices_from
 from vmtoll.model.facts import HostFacts
 from vmtoll.model.run import SCHEMA, Manifest
 from vmtoll.model.service import ServicePage
@@ -23,6 +24,7 @@ from vmtoll.runs import migration
 MANIFEST, HOSTS, TRIALS, TABLE = "run.json", "hosts.json", "trials.jsonl", "trials.csv"
 SERVICE = "service.json"  # of a run on a service: what it answered at the start
 CAPACITIES = "capacities.jsonl"
+EXITS, EXIT_PRICES = "exits.jsonl", "exit-prices.json"  # of an experiment with `explain: exits`
 SUMS = "SHA256SUMS"  # of a bundle, which is sealed
 
 
@@ -116,6 +118,30 @@ def read_pages(folder: Path) -> list[ServicePage]:
         return [ServicePage.model_validate(page) for page in read_object(file)["urls"]] if file.exists() else []
     except (KeyError, ValidationError) as error:
         raise LoadError(f"{file}: {error}") from None
+
+
+def read_explained(folder: Path) -> list[ExplainedTrial]:
+    """Read the explained trials of a run, ended or not; empty for a run without. Raises LoadError."""
+    file = folder / EXITS
+    return list(parse_explained(file, whole_lines(_read(file)))) if file.exists() else []
+
+
+def parse_explained(file: Path, data: bytes) -> Iterator[ExplainedTrial]:
+    """Parse the explained trials in the data of a file. Raises LoadError."""
+    for number, line in enumerate(data.split(b"\n")[:-1], start=1):  # only \n ends a record
+        try:
+            yield from_line(line)
+        except ValidationError as error:
+            raise LoadError(f"{file}: line {number}, {first_mistake(error)}") from None
+
+
+def read_exit_prices(folder: Path) -> dict[str, list[ExitPrice]]:
+    """Read the price list of exits of each KVM host; empty for a run without. Raises LoadError."""
+    file = folder / EXIT_PRICES
+    try:
+        return prices_from(_read(file)) if file.exists() else {}
+    except ValidationError as error:
+        raise LoadError(f"{file}: {first_mistake(error)}") from None
 
 
 def read_object(file: Path) -> dict[str, Any]:

@@ -182,6 +182,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     names["environment"] += [name for name in experiment.variants if name not in names["environment"]]
     workloads_at_all_scales = {k: w for name in names["workload"] for k, w in load_workloads(name, registry).items()}
     _check_operations(path, experiment, workloads)
+    _check_explained(path, experiment, workloads)
     check_claims(path, experiment.claims, names["server"], names["environment"], workloads_at_all_scales)
     sites = sorted({w.site for w in workloads.values()})
     if len(sites) > 1:
@@ -211,7 +212,7 @@ def _parse(path: Path, document: Keys) -> Experiment:
 
 def _resolve_service(path: Path, experiment: Experiment, service: Service) -> Resolved:
     """An experiment with a service. Raises ExperimentError, also for claims and tuning steps, which need servers."""
-    for key in ("claims", "tuning_steps", "users", "during"):
+    for key in ("claims", "tuning_steps", "users", "during", "explain"):
         if getattr(experiment, key):
             raise ExperimentError(f"{path}: {key}: an experiment with `service` has none; remove it")
     requests = services.load_requests(path, experiment, service)
@@ -244,6 +245,13 @@ def _check_operations(path: Path, experiment: Experiment, workloads: Mapping[str
         if isinstance(workload, SharedHostWorkload) and (workload.cold or workload.is_spread):
             what = "reads each file once" if workload.cold else "spreads its load over several guests"
             raise ExperimentError(f"{path}: during: {name} {what}, so it does not show what one guest's clients notice")
+
+
+def _check_explained(path: Path, experiment: Experiment, workloads: Mapping[str, Workload]) -> None:
+    """Raise ExperimentError for a load whose requests are not the same in each trial."""
+    for name, workload in workloads.items() if experiment.explain else ():
+        if isinstance(workload, SearchWorkload):
+            raise ExperimentError(f"{path}: explain: {name} searches for a rate; choose a workload that has one")
 
 
 def resolve(

@@ -62,8 +62,9 @@ def _measure_load(driver: LoadDriver, workload: MailWorkload, load: MailLoad, ex
     """Send the load under observation; its wall clock runs until the last message is delivered."""
     tool, before = workload.tool, driver.watch.read()
     driver.tell(Phase.MEASURING, tool=tool, role=Role.PRIMARY)
-    joint = driver.run(tool, load, expected_s)
-    waited_s = _wait_for_delivery(driver) if workload.sends else 0.0
+    with driver.traced():
+        joint = driver.run(tool, load, expected_s)
+        waited_s = _wait_for_delivery(driver) if workload.sends else 0.0
     after = driver.watch.read()
     parts = driver.store_and_parse(tool, joint, tool)
     result = merge(parts)
