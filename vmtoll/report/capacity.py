@@ -12,7 +12,8 @@ from vmtoll.analysis.run import Run
 from vmtoll.capacity.consolidation import Consolidation, SharedCapacity, SharedRate
 from vmtoll.capacity.estimate import ByEnd, End, Estimate
 from vmtoll.capacity.fleet import FleetPlan
-from vmtoll.capacity.limits import BindingLimit, CapacityNote, CapacityNoteCode, Limit
+from vmtoll.capacity.limits import BindingLimit, Limit
+from vmtoll.capacity.notes import CapacityNote, CapacityNoteCode
 from vmtoll.capacity.objective import Slo
 from vmtoll.capacity.planner import Assumption, CapacityAssessment, CapacityResult, assess_capacity, default_slo
 from vmtoll.capacity.resources import Size
@@ -371,7 +372,7 @@ def binding_text(binding: BindingLimit) -> str:
 
 def note_text(note: CapacityNote) -> str:
     """The note with its numbers."""
-    return NOTES[note.code].format(**note.values)
+    return NOTES[note.code].format(**vars(note))
 
 
 def carried_text(result: CapacityResult) -> str:
