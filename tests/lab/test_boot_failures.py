@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 
 def test_a_kernel_that_does_not_boot_is_named_and_nothing_is_left(tmp_path: Path) -> None:
-    """It panics; the console then stays as it is for five minutes."""
+    """It panics."""
     (tmp_path / "lab.yml").write_text("all: {}\n")
     (tmp_path / "environments").mkdir()
     (tmp_path / "environments/stuck.yml").write_text(
@@ -28,8 +28,8 @@ def test_a_kernel_that_does_not_boot_is_named_and_nothing_is_left(tmp_path: Path
     assert done.returncode not in (0, None), done.stderr
     last = done.stderr.strip().splitlines()[-1]
     print(last)
-    assert "stuck" in done.stderr
-    assert "the guest hangs: its console has shown nothing new for 300 s" in done.stderr
+    assert "the guest stuck does not boot: " in last
+    assert "Kernel panic - not syncing" in last
     assert not LAB.exists()
     namespaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
     assert "vmtoll-" not in namespaces
