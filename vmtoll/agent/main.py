@@ -43,10 +43,12 @@ from vmtoll.agent.machine import (
     drop_caches,
     energy_uj,
     forbid_deep_sleep,
+    memory,
     other_vhost_threads,
     pss_kib,
     read,
     read_kib,
+    rss_kib,
     stat_fields,
 )  # fmt: skip
 from vmtoll.agent.mail import count_delivered, drain, prepare
@@ -319,7 +321,12 @@ class Agent:
             threads_s = thread_seconds(pids[name], vhost[name], others.get(name, {}).get("vcpus", ()))
             total_s, cpus = sum(threads_s.values()), mask_of(pids[name])
             waits_ns = guest_waits(pids[name], vhost[name], others.get(name, {}).get("vcpus", ()))
-            reading["domains"][name] = {"total_s": total_s, "threads_s": threads_s, "cpus": cpus, "waits_ns": waits_ns}
+            reading["domains"][name] = {
+                "total_s": total_s, "threads_s": threads_s, "cpus": cpus, "waits_ns": waits_ns,
+                "rss_kib": rss_kib(pids[name]),
+            }  # fmt: skip
+        if domains:
+            reading["memory"] = memory()
         reading["interrupts"], reading["survey"] = interrupts(), survey(measured_pids)
         for name in domains:  # last: it may have to start a process
             reading["domains"][name]["kvm"] = kvm_counters(pids[name], name, None if name in others else uri)

@@ -234,6 +234,7 @@ class DomainUsage(TypedDict, total=False):
     waits_ns: dict[str, dict[str, int]] | None
     cpus: int
     kvm: dict[str, int]
+    rss_kib: int
 
 
 class Reading(TypedDict, total=False):
@@ -249,6 +250,7 @@ class Reading(TypedDict, total=False):
     domains: dict[str, DomainUsage]
     interrupts: dict[str, int]
     survey: Survey
+    memory: dict[str, int]
 
 
 class ExitCount(TypedDict):

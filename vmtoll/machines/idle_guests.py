@@ -55,7 +55,7 @@ def idle_beside(session: Session, spec: TrialSpec) -> list[Host]:
     """The run's guests that share the trial's physical machine but have no part in the trial."""
     inventory = session.inventory
     machines = session.machines(spec.arm, spec.scenario.load, session.senders(spec))
-    busy = {line.host.name for line in machines.serving}
+    busy = {line.host.name for line in (*machines.serving, *machines.idle)}
     if not machines.suts:
         return []
     measured = machines.host.host if machines.host else machines.suts[0].host

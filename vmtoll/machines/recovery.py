@@ -54,7 +54,7 @@ def take(session: Session, host: Host) -> None:
     if host.role == "client":
         line.call("stay_awake")
     if host.role in ("metal", "kvm_guest") and session.resolved.requests is None:
-        line.call("stop_all", 180, names=session.resolved.servers)
+        line.call("stop_all", 180, names=session.resolved.all_servers)
 
 
 def restore(session: Session, tell: Listener) -> None:

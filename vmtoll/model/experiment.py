@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from vmtoll.model.capacity import SharesOf
+from vmtoll.model.density import Density
 from vmtoll.model.document import Document
 from vmtoll.model.exits import Explain
 from vmtoll.model.facts import ALWAYS_DIFFER
@@ -222,6 +223,11 @@ class Experiment(Document):
         description="`exits`: after the last block each scenario is measured again on each guest while its KVM host "
         "counts and times the exits, in trials that are compared with nothing",
     )
+    density: Density | None = Field(
+        default=None,
+        description="guests of one host that run at once, each with its own load: every number of them up to `at_most` "
+        "is a scenario; instead of `workloads`",
+    )
     baseline: str | None = Field(
         default=None,
         description="environment that the others are compared with; unset: `metal`, else the first environment",
@@ -380,6 +386,11 @@ class Experiment(Document):
     def boot_blocks(self) -> int:
         """Blocks per boot, 1 with a single boot; a look comes only after a multiple of this number."""
         return self.blocks // self.boots if self.boots > 1 else 1
+
+    @property
+    def other_servers(self) -> list[str]:
+        """The servers of single guests, beside those that are measured."""
+        return list(dict.fromkeys(tile.server for tile in self.density.tiles if tile.server)) if self.density else []
 
     @property
     def crosscheck_s(self) -> float:

@@ -38,6 +38,18 @@ def check_inventory(resolved: Resolved, inventory: Inventory, inventory_path: Pa
     _check_changes(resolved, inventory)
     _check_operations(resolved, inventory)
     _check_explained(resolved, inventory)
+    if resolved.experiment.density:
+        _check_density(resolved, inventory)
+
+
+def _check_density(resolved: Resolved, inventory: Inventory) -> None:
+    """Raise ExperimentError for a guest whose KVM host the inventory does not name: vmtoll could not pause it."""
+    for host in inventory.under_test:
+        if inventory.kvm_host(host) is None:
+            raise ExperimentError(
+                f"{resolved.file}: density: the inventory names no KVM host of {host.name}, and vmtoll pauses the "
+                "guests that are too many there; set vmtoll_kvm_host and vmtoll_domain"
+            )
 
 
 def _check_changes(resolved: Resolved, inventory: Inventory) -> None:

@@ -8,6 +8,7 @@ from typing import get_args
 from pydantic import ValidationError
 
 from vmtoll.model import columns, facts
+from vmtoll.model.density import Density
 from vmtoll.model.errors import ExperimentError, SiteError
 from vmtoll.model.experiment import Claim, Experiment, NoiseFloor, Scale
 from vmtoll.model.run import Skipped, UsedFile
@@ -24,7 +25,7 @@ from vmtoll.model.workload import (
     listed,
 )
 from vmtoll.sites import load_site, site_files
-from vmtoll.spec import during, sources, vary
+from vmtoll.spec import density, during, sources, vary
 from vmtoll.spec import service as services
 from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.documents import Keys, check_names, read, validation_error
@@ -61,6 +62,22 @@ def check_claims(
                 _check_users(
                     path, f"claims[{i}].{key}.users", side.users, [workloads[n] for n in listed(side.workload)]
                 )
+
+
+def _of_tiles(path: Path, wanted: Density, registry: Registry) -> dict[str, Workload]:
+    """The workloads of the tiles, by name. Raises ExperimentError."""
+    workloads = {}
+    for index, tile in enumerate(wanted.tiles):
+        where = f"density.tiles[{index}]"
+        if tile.workload:
+            variants = load_workloads(tile.workload, registry)
+            if tile.workload not in variants:
+                text = unknown("workload", tile.workload, workload_names(registry))
+                raise ExperimentError(f"{path}: {where}.workload: {text}")
+            workloads[tile.workload] = variants[tile.workload]
+        if tile.server:
+            check_names(path, f"{where}.server", "server", [tile.server], registry.servers())
+    return workloads
 
 
 def _check_users(path: Path, key: str, users: int | list[int], workloads: Sequence[Workload]) -> None:
@@ -106,6 +123,11 @@ class Resolved:
             for server in self.experiment.servers
             if any(self.measures(server, workload) for workload in self.workloads)
         ]
+
+    @property
+    def all_servers(self) -> list[str]:
+        """These, and the servers of single guests of a density."""
+        return list(dict.fromkeys([*self.servers, *self.experiment.other_servers]))
 
     @property
     def environments(self) -> list[str]:
@@ -173,11 +195,13 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         guests = [environment for environment in experiment.environments if environment != METAL]
         for key, steps in experiment.tuning_steps.names_by_key():
             check_names(path, f"tuning_steps.{key}", "environment", steps, guests)
+    density.check(path, experiment)
     experiment = with_factors(experiment, registry)
     if experiment.service:
         return _with_control(_resolve_service(path, experiment, experiment.service))
     workloads = _workloads(path, experiment, registry)
-    experiment = experiment.model_copy(update={"workloads": list(workloads)})
+    if not experiment.density:
+        experiment = experiment.model_copy(update={"workloads": list(workloads)})
     names = {kind: _names_at_all_scales(document, f"{kind}s") for kind in ("server", "environment", "workload")}
     names["environment"] += [name for name in experiment.variants if name not in names["environment"]]
     workloads_at_all_scales = {k: w for name in names["workload"] for k, w in load_workloads(name, registry).items()}
@@ -203,7 +227,9 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
 def _parse(path: Path, document: Keys) -> Experiment:
     """The experiment of a document at one scale, with what `vary` stands for. Raises ExperimentError."""
     try:
-        return Experiment(name=path.stem, **during.expand(vary.expand(services.complete(path, document))))
+        return Experiment(
+            name=path.stem, **density.expand(during.expand(vary.expand(services.complete(path, document))))
+        )
     except ValidationError as error:
         raise validation_error(path, Experiment, error) from None
     except ValueError as error:
@@ -264,7 +290,12 @@ def resolve(
     used = _used(path, experiment, workloads, site, registry)
     registry.say_hidden(used)
     definitions = {name: read_server(name, registry.servers_folder()) for name in experiment.servers}
-    _check_kinds(path, definitions, workloads, registry)
+    _check_kinds(path, definitions, {name: workloads[name] for name in experiment.workloads}, registry)
+    for tile in experiment.density.tiles if experiment.density else ():
+        if tile.workload:
+            names = [tile.server] if tile.server else experiment.servers
+            servers = {name: read_server(name, registry.servers_folder()) for name in names}
+            _check_kinds(path, servers, {tile.workload: workloads[tile.workload]}, registry)
     server_sources = sources.find_sources(registry, definitions)
     steps = experiment.tuning_steps.environments if experiment.tuning_steps else ()
     resolved = Resolved(
@@ -287,7 +318,7 @@ def _used(
         "experiment": [experiment.name] if path == registry.experiment_file(experiment.name) else [],
         "workload": list(dict.fromkeys(file.stem for file in files.values() if file)),
         "site": [site.name],
-        "server": experiment.servers,
+        "server": list(dict.fromkeys([*experiment.servers, *experiment.other_servers])),
         "environment": dict.fromkeys(name for name in [*experiment.environments, *bases] if name != METAL),
     }
 
@@ -300,7 +331,11 @@ def _needs(registry: Registry, profile: str) -> list[str]:
 
 
 def _workloads(path: Path, experiment: Experiment, registry: Registry) -> dict[str, Workload]:
-    """The experiment's workloads, each variant by its own name, with the numbers of users that it chooses."""
+    """The experiment's workloads, each variant by its own name, with the numbers of users that it chooses; those of its
+    tiles.
+    """
+    if experiment.density:
+        return density.workloads_of(path, experiment.density, _of_tiles(path, experiment.density, registry))
     workloads: dict[str, Workload] = {}
     for i, name in enumerate(experiment.workloads):
         variants = load_workloads(name, registry)
