@@ -22,6 +22,7 @@ from vmtoll.model.trial import METAL, Arm
 from vmtoll.model.verdict import Comparison, RunAnalysis, Verdict
 from vmtoll.report import charts, words
 from vmtoll.report.capacity import section as capacity_section
+from vmtoll.report.density import section as density_section
 from vmtoll.report.page import environment, inline_svg, write
 from vmtoll.report.panels import panel_groups
 from vmtoll.report.tables import (
@@ -98,6 +99,7 @@ def render(run: Run, analysis: RunAnalysis) -> str:
         server_times=[(row, cells) for row in rows if (cells := _server_time_cells(row))],
         waits=[(row, cells) for row in rows if (cells := _wait_cells(row))],
         host_rows=host_facts(run), capacity=capacity_section(run),
+        density=density_section(run),
     )  # fmt: skip
 
 

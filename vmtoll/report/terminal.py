@@ -8,6 +8,7 @@ from rich.text import Text
 
 from vmtoll.analysis.claims import count_outcomes
 from vmtoll.analysis.run import Run
+from vmtoll.capacity.density import carried_guests
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, METRICS, TAIL, THROUGHPUT, Metric
 from vmtoll.model.trial import Accelerator
 from vmtoll.model.verdict import Comparison, Kind, RunAnalysis, Verdict
@@ -50,6 +51,7 @@ def summary(run: Run, analysis: RunAnalysis, rows: Sequence[Row]) -> Text:
     parts = [[*answer, *map(Text, wrap(", ".join(_basis(analysis)), WIDTH))], list(_table(rows))]
     for effect in analysis.operations or ():
         parts.append([Text(_shortened(line, WIDTH)) for line in words.operation_lines(effect)])
+    parts.append([Text(line) for answer in carried_guests(run) for line in wrap(words.carried_text(answer), WIDTH)])
     parts.append([Text(_shortened(line, WIDTH)) for line in words.remarks(run, rows)])
     return Text("\n\n").join(Text("\n").join(lines) for lines in parts if lines)
 

@@ -10,6 +10,14 @@ from vmtoll.report.words.claims import (
     OUTCOMES, SHAPES, estimator_text, heading_text, point_text, published_text, ratio_text, reason_text, reasons_text,
     side_text,
 )  # fmt: skip
+from vmtoll.report.words.density import (
+    HEADINGS as DENSITY_HEADINGS,
+    carried_text,
+    count_cells,
+    density_notes,
+    hosts_text,
+    tiles_text,
+)
 from vmtoll.report.words.exits import (
     HEADINGS as EXIT_HEADINGS,
     PRICES as EXIT_PRICES,
