@@ -9,11 +9,12 @@ is of this host.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
+from vmtoll.analysis.histograms import growth_within
 from vmtoll.analysis.run import Run
 from vmtoll.capacity.estimate import ByEnd, End, Estimate
 from vmtoll.capacity.isotonic import Pool, pool_rising
@@ -35,7 +36,8 @@ class GuestCount:
     """One number of guests. `worst`: block → log(p99 / deadline) of the worst guest, whose p99 counts all planned
     requests; `ratio`: the mean of exp(worst) with its interval, from this number alone; `available`: of the guest with
     the fewest successes (see `rate_sweep.share_of`). `kept`: trials in which every guest kept its objective; `host`:
-    means; `limits`: findings in more than half of the trials that say that the client or the link was the limit.
+    means; `limits`: findings in more than half of the trials that say that the client or the link was the limit;
+    `growing_trials`: those whose response times grow, so that their p99 depends on how long they last.
     """
 
     guests: int
@@ -46,6 +48,7 @@ class GuestCount:
     trials: int
     host: HostFigures
     limits: tuple[Code, ...] = ()
+    growing_trials: int = 0
 
     @property
     def vcpus_per_cpu(self) -> float | None:
@@ -83,7 +86,10 @@ def carried_guests(run: Run) -> list[CarriedGuests]:
         for record in run.trials:
             if record.arm == arm and may_count(record) and margin_of(record) is not None:
                 trials.setdefault(record.scenario.load.guests or 1, []).append(record)
-        counts = tuple(count_of(guests, trials[guests], density.availability_pct) for guests in sorted(trials))
+        counts = tuple(
+            replace(count_of(guests, records, density.availability_pct), growing_trials=_growing(run, records))
+            for guests, records in sorted(trials.items())
+        )
         if counts:
             carried, open_ends = most_carried(counts, density.availability_pct)
             answers.append(
@@ -123,7 +129,11 @@ def most_carried(counts: Sequence[GuestCount], availability_pct: float) -> tuple
 
 def _holds(count: GuestCount, pool: Pool | None, end: End, availability_pct: float) -> bool:
     """Return whether a number of guests keeps its objective, judged by that end."""
-    if pool is None or (end is End.LOW and pool.blocks < MIN_EQUIVALENT_BLOCKS):
+    if (
+        pool is None
+        or 2 * count.growing_trials > count.trials
+        or (end is End.LOW and pool.blocks < MIN_EQUIVALENT_BLOCKS)
+    ):
         return False
     unfavourable = {End.LOW: End.HIGH, End.MID: End.MID, End.HIGH: End.LOW}[end]
     return pool.estimate[unfavourable] <= 0 and 100 * count.available[end] >= availability_pct
@@ -160,6 +170,10 @@ def count_of(guests: int, records: Sequence[TrialRecord], availability_pct: floa
         host=_mean_host(records),
         limits=tuple(code for code in sorted(set(codes)) if 2 * codes.count(code) > len(records)),
     )
+
+
+def _growing(run: Run, records: Sequence[TrialRecord]) -> int:
+    return sum(bool(growth and growth.is_overload) for record in records if (growth := growth_within(run.path, record)))
 
 
 def _keeps(record: TrialRecord, availability_pct: float) -> bool:

@@ -30,6 +30,11 @@ def section(run: Run) -> dict[str, Any] | None:
     }
 
 
+def sentences(run: Run) -> list[str]:
+    """What the host carries, a sentence for each environment; empty for a run without density."""
+    return [words.carried_text(answer) for answer in carried_guests(run)]
+
+
 def lines(run: Run, guests: int, spare: int) -> Iterator[str]:
     """Lines for a terminal: the hosts that so many guests take, then what one host carries, and what that rests on."""
     answers = carried_guests(run)

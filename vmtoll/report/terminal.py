@@ -8,11 +8,11 @@ from rich.text import Text
 
 from vmtoll.analysis.claims import count_outcomes
 from vmtoll.analysis.run import Run
-from vmtoll.capacity.density import carried_guests
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, METRICS, TAIL, THROUGHPUT, Metric
 from vmtoll.model.trial import Accelerator
 from vmtoll.model.verdict import Comparison, Kind, RunAnalysis, Verdict
 from vmtoll.report import words
+from vmtoll.report.density import sentences
 
 WIDTH = 80
 _GAP, _INDENT = "  ", "  "
@@ -47,11 +47,14 @@ def rows_of(
 
 def summary(run: Run, analysis: RunAnalysis, rows: Sequence[Row]) -> Text:
     """The answer, what it rests on, the table of these rows, and remarks; no line has more than 80 columns."""
-    answer = [Text(line, style="bold") for line in wrap(words.headline(analysis).answers[0].text, WIDTH)]
+    carried = sentences(run)
+    first = " ".join(carried) if carried and not analysis.comparisons else words.headline(analysis).answers[0].text
+    answer = [Text(line, style="bold") for line in wrap(first, WIDTH)]
     parts = [[*answer, *map(Text, wrap(", ".join(_basis(analysis)), WIDTH))], list(_table(rows))]
     for effect in analysis.operations or ():
         parts.append([Text(_shortened(line, WIDTH)) for line in words.operation_lines(effect)])
-    parts.append([Text(line) for answer in carried_guests(run) for line in wrap(words.carried_text(answer), WIDTH)])
+    if analysis.comparisons:
+        parts.append([Text(line) for text in carried for line in wrap(text, WIDTH)])
     parts.append([Text(_shortened(line, WIDTH)) for line in words.remarks(run, rows)])
     return Text("\n\n").join(Text("\n").join(lines) for lines in parts if lines)
 

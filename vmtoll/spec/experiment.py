@@ -292,6 +292,8 @@ def resolve(
     definitions = {name: read_server(name, registry.servers_folder()) for name in experiment.servers}
     _check_kinds(path, definitions, {name: workloads[name] for name in experiment.workloads}, registry)
     for tile in experiment.density.tiles if experiment.density else ():
+        if tile.workload and tile.workload not in workloads:
+            raise ExperimentError(f"{path}: density: the load tool of {tile.workload} is missing here; add it")
         if tile.workload:
             names = [tile.server] if tile.server else experiment.servers
             servers = {name: read_server(name, registry.servers_folder()) for name in names}

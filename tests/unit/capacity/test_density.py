@@ -120,12 +120,12 @@ def test_five_blocks_show_nothing() -> None:
     assert most_carried([count_of(1, few, 99.0)], 99.0)[0] == ByEnd(0, 1, 1)
 
 
-def run_of(folder: Path, knee: float, accelerator: Accelerator = Accelerator.KVM, blocks: int = 6) -> Run:
+def run_of(folder: Path, knee: float, accelerator: Accelerator = Accelerator.KVM, **keys: Any) -> Run:
     """A synthetic run of one to four guests; `knee`: where the p99 of the worst reaches its deadline of 50 ms."""
     loads = tuple(rate_load(100, guests=guests) for guests in range(1, 5))
     truth = Truth(
         {"nginx": 0.9}, metal=False, aa=False, loads=loads, open_capacity_rps=50_000.0, accelerator=accelerator,
-        blocks=blocks,
+        **keys,
     )  # fmt: skip
     path = make_run(folder, truth)
     manifest = json.loads((path / "run.json").read_text())
@@ -170,6 +170,15 @@ def test_the_answer_its_page_and_its_command(tmp_path: Path) -> None:
     document = json.loads(CliRunner().invoke(app, ["capacity", str(run.path), "--guests", "9", "--json"]).output)
     assert document["density"][0]["hosts"] == {"low": 6, "mid": 6, "high": 6}
     assert document["density"][0]["guests"] == {"low": 2, "mid": 2, "high": 2}
+
+
+def test_ksm_on_and_off_have_an_answer_each(tmp_path: Path) -> None:
+    run = run_of(tmp_path, 2.5, guests=("ksm-on", "ksm-off"))
+    said = [f"The host of {name} carries 2 such guests." for name in ("ksm-on", "ksm-off")]
+    assert sorted(map(words.carried_text, carried_guests(run))) == sorted(said)
+    analysis = analyse(run)
+    page, lines = render(run, analysis), summary(run, analysis, rows_of(analysis)).plain
+    assert all(each in page and each in lines for each in said)
 
 
 @pytest.mark.parametrize(
