@@ -39,9 +39,10 @@ def unlike(declared: list[str], started_binary: str, sysctl: str = "1") -> set[C
     )
     experiment = SimpleNamespace(declared_differences=declared, changes={})
     session = SimpleNamespace(facts={"kvm": own}, reference=reference, content={"digest": "d"})
+    machines = SimpleNamespace(serving=[], server_on=lambda _, server: server)
     driver: Any = SimpleNamespace(
         experiment=experiment, session=session, scenario=SimpleNamespace(server="nginx"),
-        machines=SimpleNamespace(serving=[]), spec=SimpleNamespace(arm=Arm("kvm-default")),
+        machines=machines, spec=SimpleNamespace(arm=Arm("kvm-default")),
     )  # fmt: skip
     line: Any = SimpleNamespace(host=SimpleNamespace(name="kvm"))
     started: Any = {"binary_sha256": started_binary, "config_sha256": "c", "workers": 1, "sysctls": {"a": sysctl}}
