@@ -63,12 +63,17 @@ def figures(record: TrialRecord) -> DensityFigures:
 def test_guests_of_three_kinds_each_get_their_own_load(tmp_path: Path) -> None:
     tiles = [{"workload": "tile"}, {"idle": True}, MAIL]
     _, records = of_tiles(
-        tmp_path, PAGES | {"rate_rps": 20.0}, {"tiles": tiles, "at_most": 3}, blocks=1, duration_s=6.0
-    )
+        tmp_path, PAGES | {"rate_rps": 20.0}, {"tiles": tiles, "at_most": 3}, blocks=1, duration_s=6.0,
+        vary={"ksm": ["off", "on"]},
+    )  # fmt: skip
+    assert len(records) == 6
+    for record in records:
+        assert figures(record).host.ksm == (record.arm.environment == "ksm-on")
     by_number = {figures(record).guests: record for record in records}
     assert set(by_number) == {1, 2, 3}
-    for guests, record in by_number.items():
+    for record in records:
         found = figures(record)
+        guests = found.guests
         assert [tile.kind for tile in found.tiles] == ["tile", "mail-submission"][: 1 if guests < 3 else 2]
         assert [tile.requests for tile in found.tiles] == [120, 6][: len(found.tiles)]
         for tile in found.tiles:
