@@ -19,16 +19,13 @@ from vmtoll.analysis.run import Run
 from vmtoll.capacity.estimate import ByEnd, End, Estimate
 from vmtoll.capacity.isotonic import Pool, pool_rising
 from vmtoll.capacity.rate_sweep import share_of
-from vmtoll.model.density import HostFigures, TileFigures
+from vmtoll.model.density import HostFigures
 from vmtoll.model.finding import OPEN_LOOP_LIMITS, Code, Role
 from vmtoll.model.hardware import Hardware
-from vmtoll.model.tail import may_count
+from vmtoll.model.tail import margin_of, may_count
 from vmtoll.model.trial import Accelerator, TrialRecord, is_shape_only
 from vmtoll.statistics.student import mean_of
 from vmtoll.statistics.thresholds import MIN_EQUIVALENT_BLOCKS
-
-# What "never" is on a logarithmic scale: ten times the deadline, and at least a load tool's time limit.
-_NEVER_MS = 10_000.0
 
 
 @dataclass(frozen=True)
@@ -137,21 +134,6 @@ def _holds(count: GuestCount, pool: Pool | None, end: End, availability_pct: flo
         return False
     unfavourable = {End.LOW: End.HIGH, End.MID: End.MID, End.HIGH: End.LOW}[end]
     return pool.estimate[unfavourable] <= 0 and 100 * count.available[end] >= availability_pct
-
-
-def margin_of(record: TrialRecord) -> float | None:
-    """log(p99 / deadline) of the worst guest of a trial; None for a trial without figures. A load that timed out missed
-    by far.
-    """
-    if record.density is None:
-        deadline_ms = record.offered.deadline_ms or _NEVER_MS
-        return math.log(max(_NEVER_MS, 10 * deadline_ms) / deadline_ms) if Code.TIMED_OUT in record.codes else None
-    return max(map(_margin, record.density.tiles), default=None)
-
-
-def _margin(tile: TileFigures) -> float:
-    p99_ms = max(_NEVER_MS, 10 * tile.deadline_ms) if tile.p99_ms is None else tile.p99_ms
-    return math.log(p99_ms / tile.deadline_ms)
 
 
 def count_of(guests: int, records: Sequence[TrialRecord], availability_pct: float) -> GuestCount:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from statistics import NormalDist
 
+from vmtoll.model.density import TileFigures
 from vmtoll.model.finding import FINDINGS, Code, Validity
 from vmtoll.model.trial import TrialRecord
 
@@ -77,3 +78,20 @@ def _between(points: list[tuple[float, float]], share: float, requests: int) -> 
 def log_p99(p99_us: float, limit_us: float) -> float:
     """The logarithm of a p99 in µs; an infinite p99 counts as the larger of NEVER_US and ten times the limit."""
     return math.log(max(NEVER_US, 10 * limit_us) if math.isinf(p99_us) else p99_us)
+
+
+def margin_of(record: TrialRecord) -> float | None:
+    """log(p99 / deadline) of the worst guest of a trial; None for a trial without figures. A load that timed out missed
+    by far.
+    """
+    if record.density is None:
+        deadline_ms = record.offered.deadline_ms or NEVER_US / 1000
+        return (
+            math.log(max(NEVER_US / 1000, 10 * deadline_ms) / deadline_ms) if Code.TIMED_OUT in record.codes else None
+        )
+    return max(map(_margin, record.density.tiles), default=None)
+
+
+def _margin(tile: TileFigures) -> float:
+    p99_ms = max(NEVER_US / 1000, 10 * tile.deadline_ms) if tile.p99_ms is None else tile.p99_ms
+    return math.log(p99_ms / tile.deadline_ms)

@@ -45,7 +45,7 @@ from vmtoll.model.run import Manifest
 from vmtoll.model.trial import TrialRecord, TrialSpec, last_attempts
 from vmtoll.model.until import Until
 from vmtoll.runner.attempts import next_attempt
-from vmtoll.runner.blocks import Blocks, BlocksUntil, FixedBlocks, Judge
+from vmtoll.runner.blocks import Blocks, BlocksToBreak, BlocksUntil, FixedBlocks, Judge
 from vmtoll.runner.calibration import ensure_capacities
 from vmtoll.runner.explain import explain, prepare
 from vmtoll.runner.plan import expected_s, schedule
@@ -402,7 +402,12 @@ def _point_latest(results_dir: Path, run_dir: Path) -> None:
 def _blocks(session: Session, planned: Plan, judge: Judge | None, tell: Listener) -> Blocks:
     until = session.resolved.experiment.until
     if until is None or judge is None:
-        return FixedBlocks(planned.trials, planned.total_s)
+        has_density = session.resolved.experiment.density is not None
+        return (
+            BlocksToBreak(session, planned.trials, planned.total_s)
+            if has_density
+            else FixedBlocks(planned.trials, planned.total_s)
+        )
     return BlocksUntil(session, until, judge, tell)
 
 

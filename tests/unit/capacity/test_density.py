@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 from tests.support.synthetic_run import Truth, make_run, rate_load
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
-from vmtoll.capacity.density import carried_guests, count_of, hosts_for, margin_of, most_carried
+from vmtoll.capacity.density import carried_guests, count_of, hosts_for, most_carried
 from vmtoll.capacity.estimate import ByEnd, End
 from vmtoll.cli import app
 from vmtoll.model.density import DensityFigures, HostFigures, TileFigures
 from vmtoll.model.finding import Code, Finding
+from vmtoll.model.tail import margin_of
 from vmtoll.model.trial import Accelerator, Arm, ClientPlace, Scenario, TrialRecord, from_json, to_json
 from vmtoll.report import words
 from vmtoll.report.density import section
