@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -40,8 +39,8 @@ def tracefs(root: Path = Path("/")) -> Path | None:
 
 def obstacle(root: Path = Path("/")) -> tuple[str, str]:
     """(why exits cannot be traced on this machine, what to do about it); both empty where they can."""
-    if platform.machine() != "x86_64":
-        return f"its CPU is {platform.machine()}, and vmtoll knows the exits of x86-64 alone", "measure on such a host"
+    if os.uname().machine != "x86_64":
+        return f"its CPU is {os.uname().machine}, and vmtoll knows the exits of x86-64 alone", "measure on such a host"
     if os.geteuid() != 0:
         return "only root may trace its kernel", "connect to it as root"
     folder = tracefs(root)

@@ -6,12 +6,9 @@ Imports nothing of vmtoll: the preflight's probe runs it as well as the agent.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import mmap
 import os
-import platform
-import statistics
 import struct
 import time
 from collections.abc import Callable
@@ -40,7 +37,7 @@ EXITS = {
     "mmio-eventfd": b"\xa2\x00\x20",  # mov [0x2000], al
 }
 BY_PROCESS = "port-process"
-_ROUND_S, _ROUNDS = 0.02, 9
+_ROUND_S, _ROUNDS = 0.02, 9  # an odd number, for a median
 _MOST = 1 << 24
 
 
@@ -53,9 +50,11 @@ class VirtualMachine:
             self.device = self._keep(os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC))
             self.version = fcntl.ioctl(self.device, API_VERSION)
             self._machine = self._keep(fcntl.ioctl(self.device, CREATE_VM, 0))
-            if platform.machine() != "x86_64":
+            if os.uname().machine != "x86_64":
                 self._keep(fcntl.ioctl(self._machine, CREATE_VCPU, 0))
                 return
+            import ctypes  # noqa: PLC0415 (a Python that was cut down may lack it, and most agents need it never)
+
             self._memory = mmap.mmap(-1, PAGE)
             address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
             fcntl.ioctl(self._machine, SET_TASK_STATE, TASK_STATE)
@@ -100,6 +99,8 @@ class VirtualMachine:
 
 
 def _eventfd() -> int:
+    import ctypes  # noqa: PLC0415 (as above)
+
     event = ctypes.CDLL(None, use_errno=True).eventfd(0, 0o2004000)  # EFD_CLOEXEC, EFD_NONBLOCK
     if event < 0:
         raise OSError(ctypes.get_errno(), "eventfd")
@@ -114,7 +115,7 @@ def why_no_code_runs() -> str:
     with contextlib.closing(VirtualMachine()) as machine:
         if machine.version != 12:
             return f"its interface is version {machine.version}, not 12"
-        if platform.machine() != "x86_64":
+        if os.uname().machine != "x86_64":
             return ""
         machine.load(b"\xb0V\xe6\x10" + HALT)  # mov al, 'V'; out 0x10, al
         for expected in (EXIT_IO, EXIT_HLT):
@@ -129,7 +130,7 @@ def prices() -> list[dict[str, Any]]:
 
     Each is a protocol.ExitPrice. Takes about 2 s. Raises RuntimeError where KVM runs no code.
     """
-    if platform.machine() != "x86_64":
+    if os.uname().machine != "x86_64":
         raise RuntimeError("exits are priced on x86-64 alone")
     try:
         with contextlib.closing(VirtualMachine()) as machine:
@@ -148,7 +149,7 @@ def _price(kind: str, time_ns: Callable[[int], int]) -> dict[str, Any]:
         count *= 2
     rounds = sorted(time_ns(count) / count for _ in range(_ROUNDS))
     return {
-        "kind": kind, "ns": statistics.median(rounds), "low_ns": rounds[0], "high_ns": rounds[-1],
+        "kind": kind, "ns": rounds[_ROUNDS // 2], "low_ns": rounds[0], "high_ns": rounds[-1],
         "exits": count * _ROUNDS,
     }  # fmt: skip
 

@@ -1,8 +1,8 @@
 """Exits as a KVM host's kernel printed them (Debian 13, a guest of kvm_amd), and what hosts without them are told."""
 
 import os
-import platform
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -58,7 +58,7 @@ def test_a_histogram_that_overflowed_is_refused() -> None:
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine whose kernel could trace exits, by its folders."""
-    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="x86_64"))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     folder = tmp_path / exits.TRACEFS[1]
     (folder / "instances").mkdir(parents=True)
@@ -79,7 +79,7 @@ def test_each_thing_that_a_host_lacks_has_its_sentence(host: Path, monkeypatch: 
     assert obstacle(host)[1].startswith("run `mount -t tracefs")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "only root" in obstacle(host)[0]
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="aarch64"))
     assert "aarch64" in obstacle(host)[0]
 
 
