@@ -53,6 +53,7 @@ from vmtoll.agent.machine import (
 )  # fmt: skip
 from vmtoll.agent.mail import count_delivered, drain, prepare
 from vmtoll.agent.monitors import guests, pid_of, process
+from vmtoll.agent.prober import Prober
 from vmtoll.agent.protocol import (
     BodyCheck,
     DeliveryCounts,
@@ -64,6 +65,7 @@ from vmtoll.agent.protocol import (
     KernelTls,
     MachineChanges,
     PageAnswer,
+    Probed,
     Process,
     Reading,
     Samples,
@@ -91,6 +93,7 @@ class Agent:
         self.started_servers: set[str] = set()
         self.commands = Commands()
         self.sampler: Sampler | None = None
+        self.probers: list[Prober] = []
         self.output_lock = threading.Lock()
         self.servers_lock = threading.Lock()
         self.qemu: dict[str, tuple[str, str]] = {}
@@ -124,8 +127,8 @@ class Agent:
         }
 
     def op_ping(self) -> dict[str, float]:
-        """Return this machine's wall-clock time."""
-        return {"time_s": time.time()}
+        """Return this machine's wall-clock time, and the time since its kernel started, without what it slept."""
+        return {"time_s": time.time(), "monotonic_s": time.monotonic()}
 
     def op_shift_clock(self, by_s: float) -> None:
         """Set this machine's wall clock ahead, or back if `by_s` is negative."""
@@ -397,6 +400,20 @@ class Agent:
             lambda: wrong_bodies(host, port, files, tls=tls), f"{scheme}://{host}:{port}", limit_s
         )
         return {"wrong": wrong, "checked": len(files)}
+
+    def op_probe(self, host: str, port: int, path: str, every_s: float, limit_s: float) -> Probed:
+        """Ask a server that does not run yet until it answers; see Prober."""
+        prober = Prober(host, port, path, every_s)
+        self.probers.append(prober)
+        try:
+            return prober.run(limit_s)
+        finally:
+            self.probers.remove(prober)
+
+    def op_probe_stop(self) -> None:
+        """End all probes; each returns what it has seen."""
+        for prober in list(self.probers):
+            prober.stop()
 
     def op_tls_handshake(self, host: str, port: int, alpn: str, limit_s: float = 30.0) -> Handshake:
         """Poll until the server answers over TLS; return what was agreed on."""

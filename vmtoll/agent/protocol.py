@@ -145,6 +145,18 @@ class PageAnswer(TypedDict):
     took_s: float
 
 
+class Probed(TypedDict):
+    """What a prober saw, on this machine's wall clock: `answered_at`: the end of the first whole answer; `reached_at`:
+    the first connection, or the first that was refused; None without any. `gap_s`: the longest time between two of its
+    requests.
+    """
+
+    answered_at: float | None
+    reached_at: float | None
+    requests: int
+    gap_s: float
+
+
 class Fingerprint(TypedDict):
     """Facts that must be equal on two machines."""
 

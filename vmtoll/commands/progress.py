@@ -28,6 +28,8 @@ from vmtoll.model.event import (
     Phase,
     RunEnded,
     ServiceCompared,
+    StartFailed,
+    Starting,
     TrialEnded,
     TrialStep,
 )
@@ -84,6 +86,8 @@ def _line_of(
     | ComparingMachines
     | ServiceCompared
     | MachineStep
+    | Starting
+    | StartFailed
     | BlockEnded
     | LookEnded,
 ) -> str:
@@ -101,6 +105,10 @@ def _line_of(
             line = f"service: {_compared(event)}"
         case MachineStep():
             line = f"machine: {_absence(event)}"
+        case Starting(way, environment, at_once, block):
+            line = f"start: {way} of {at_once} {environment}, block {block}"
+        case StartFailed(way, environment, why):
+            line = f"start: {way} of {environment} failed: {why}"
         case BlockEnded(block, blocks, validity, left_s):
             left = f", {time_left(left_s)}" if block < blocks else ""
             line = f"block {block} of {blocks}: {_counts(validity)}{left}"

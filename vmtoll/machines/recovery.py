@@ -77,7 +77,14 @@ def restore(session: Session, tell: Listener) -> None:
 
 
 def _bring_back(session: Session, host: Host, line: AgentLine) -> None:
-    complaint, deadline = _revive(session, host), time.monotonic() + host.vars.back_s
+    reopen(line, _revive(session, host))
+
+
+def reopen(line: AgentLine, complaint: str = "") -> None:
+    """Open the line to a machine that boots, once it answers and has booted. Raises HostLostError, with `complaint`, if
+    it does not in time.
+    """
+    host, deadline = line.host, time.monotonic() + line.host.vars.back_s
     while True:
         try:
             return _open(line, OPEN_S)

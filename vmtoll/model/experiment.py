@@ -11,6 +11,7 @@ from vmtoll.model.density import Density
 from vmtoll.model.document import Document
 from vmtoll.model.exits import Explain
 from vmtoll.model.facts import ALWAYS_DIFFER
+from vmtoll.model.first_answer import FirstAnswer
 from vmtoll.model.inventory import HostTuning
 from vmtoll.model.operation import Operation
 from vmtoll.model.service import Service
@@ -223,6 +224,11 @@ class Experiment(Document):
         description="`exits`: after the last block each scenario is measured again on each guest while its KVM host "
         "counts and times the exits, in trials that are compared with nothing",
     )
+    first_answer: FirstAnswer | None = Field(
+        default=None,
+        description="in each block the guests are shut down, saved or paused and started again, while the client asks "
+        "them: the time to the first answer, and its parts",
+    )
     density: Density | None = Field(
         default=None,
         description="guests of one host that run at once, each with its own load: every number of them up to `at_most` "
@@ -312,6 +318,14 @@ class Experiment(Document):
         return self
 
     @model_validator(mode="after")
+    def _guests_to_start(self) -> Self:
+        if self.first_answer and self.changes:
+            raise ValueError("first_answer: a machine with `changes` would boot without its change; remove one of them")
+        if self.first_answer and not self.started:
+            raise ValueError("first_answer: metal is not started, and no environment is a guest; add one, or remove it")
+        return self
+
+    @model_validator(mode="after")
     def _operations_of_machines(self) -> Self:
         for name, operation in self.during.items():
             if name in self.changes:
@@ -372,6 +386,12 @@ class Experiment(Document):
         """The environments whose exits are explained: guests, without those of operations."""
         names = self.environments if self.explain else []
         return [name for name in names if self.machine_of(name) != METAL and name not in self.during]
+
+    @property
+    def started(self) -> list[str]:
+        """The environments whose guests are started: all guests, without those of operations."""
+        names = self.environments if self.first_answer else []
+        return [name for name in names if name != METAL and name not in self.variants]
 
     @property
     def baseline_arm(self) -> Arm:

@@ -53,6 +53,8 @@ def summary(run: Run, analysis: RunAnalysis, rows: Sequence[Row]) -> Text:
     parts = [[*answer, *map(Text, wrap(", ".join(_basis(analysis)), WIDTH))], list(_table(rows))]
     for effect in analysis.operations or ():
         parts.append([Text(_shortened(line, WIDTH)) for line in words.operation_lines(effect)])
+    for start in analysis.first_answers or ():
+        parts.append([Text(_shortened(line, WIDTH)) for line in words.start_lines(start)])
     if analysis.comparisons:
         parts.append([Text(line) for text in carried for line in wrap(text, WIDTH)])
     parts.append([Text(_shortened(line, WIDTH)) for line in words.remarks(run, rows)])

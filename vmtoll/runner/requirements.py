@@ -38,6 +38,7 @@ def check_inventory(resolved: Resolved, inventory: Inventory, inventory_path: Pa
     _check_changes(resolved, inventory)
     _check_operations(resolved, inventory)
     _check_explained(resolved, inventory)
+    _check_started(resolved, inventory)
     if resolved.experiment.density:
         _check_density(resolved, inventory)
 
@@ -104,6 +105,16 @@ def _check_explained(resolved: Resolved, inventory: Inventory) -> None:
             raise ExperimentError(
                 f"{resolved.file}: explain: {host.name} is emulated (TCG) and has no exits; measure on a host with "
                 "KVM, or leave `explain` out"
+            )
+
+
+def _check_started(resolved: Resolved, inventory: Inventory) -> None:
+    """Raise ExperimentError for a guest whose KVM host is not named, so that nobody could start it."""
+    for host in (host for name in resolved.experiment.started for host in inventory.machines.get(name, ())):
+        if inventory.kvm_host(host) is None or not host.guest_name:
+            raise ExperimentError(
+                f"{resolved.file}: first_answer: the inventory does not say what starts {host.name}; set "
+                "vmtoll_kvm_host and vmtoll_domain, or leave `first_answer` out"
             )
 
 

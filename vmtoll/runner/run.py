@@ -48,6 +48,7 @@ from vmtoll.runner.attempts import next_attempt
 from vmtoll.runner.blocks import Blocks, BlocksToBreak, BlocksUntil, FixedBlocks, Judge
 from vmtoll.runner.calibration import ensure_capacities
 from vmtoll.runner.explain import explain, prepare
+from vmtoll.runner.first_answers import check_starts, measure_starts
 from vmtoll.runner.plan import expected_s, schedule
 from vmtoll.runner.requirements import (
     check_inventory,
@@ -346,6 +347,7 @@ def _lock_and_compare(session: Session, planned: Plan, tell: Listener) -> None:
         facts.keep_handshakes(session.store.hosts(), session.facts)
     session.releases = facts.releases(session)
     prepare(session)
+    check_starts(session)
     session.store.write_hosts(session.facts)
     session.store.write_json("private.json", facts.gather_private(session))
     if session.store.manifest() is None:
@@ -433,6 +435,7 @@ def _measure(session: Session, blocks: Blocks, tell: Listener) -> None:
             due_attempt = next_attempt(block, _records_of_block(store, block))
             is_repeated = due_attempt is not None and due_attempt[0].key <= trial.key
             tell(TrialEnded(record, number, total, blocks.left_s(number + 1, trials_done), is_repeated))
+        measure_starts(session, block[0].block, tell)
         trials_before += len(block)
         if trials_done > done_before_block:
             counts = Counter(record.validity for record in last_attempts(_records_of_block(store, block)))

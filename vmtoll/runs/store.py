@@ -1,7 +1,8 @@
 """One run's folder, for writing: appends records whole and durably, so a killed run can resume where it stopped.
 
 `trials.jsonl` is the truth, one record per line; `trials.csv` is exported from it after each trial. `capacities.jsonl`
-has the capacity trials, which give the rates of loads that are shares; `exits.jsonl` those whose exits were traced.
+has the capacity trials, which give the rates of loads that are shares; `exits.jsonl` those whose exits were traced;
+`first-answers.jsonl` the starts of guests.
 """
 
 import contextlib
@@ -19,6 +20,8 @@ from vmtoll.model.columns import to_csv
 from vmtoll.model.errors import ResultsError
 from vmtoll.model.exits import ExitPrice, ExplainedTrial, to_line
 from vmtoll.model.facts import HostFacts
+from vmtoll.model.first_answer import StartRecord
+from vmtoll.model.first_answer import to_line as start_line
 from vmtoll.model.run import SCHEMA, Manifest
 from vmtoll.model.trial import TrialRecord, to_json
 from vmtoll.runs.folder import (
@@ -27,10 +30,12 @@ from vmtoll.runs.folder import (
     EXITS,
     HOSTS,
     MANIFEST,
+    STARTS,
     TABLE,
     TRIALS,
     parse_explained,
     parse_records,
+    parse_starts,
     read_exit_prices,
     read_hosts,
     read_manifest,
@@ -56,7 +61,7 @@ class Store:
         self.run_dir = run_dir
         self.trials_file, self.table_file = run_dir / TRIALS, run_dir / TABLE
         self.manifest_file, self.capacities_file = run_dir / MANIFEST, run_dir / CAPACITIES
-        self.exits_file = run_dir / EXITS
+        self.exits_file, self.starts_file = run_dir / EXITS, run_dir / STARTS
         self._lock = (run_dir / ".lock").open("a")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -73,6 +78,7 @@ class Store:
             self._records = _whole(self.trials_file, parse_records)
             self._capacities = _whole(self.capacities_file, parse_records)
             self._explained = _whole(self.exits_file, parse_explained)
+            self._starts = _whole(self.starts_file, parse_starts)
             self._export()
         except BaseException:
             self.close()
@@ -134,6 +140,16 @@ class Store:
         self._touch(self.exits_file)
         _append(self.exits_file, to_line(explained))
         self._explained.append(explained)
+
+    def starts(self) -> Sequence[StartRecord]:
+        """All starts of guests so far, in the order in which they were appended."""
+        return self._starts
+
+    def append_start(self, record: StartRecord) -> None:
+        """Append one start of guests."""
+        self._touch(self.starts_file)
+        _append(self.starts_file, start_line(record))
+        self._starts.append(record)
 
     def exit_prices(self) -> dict[str, list[ExitPrice]]:
         """KVM host → its price list of exits; empty before they are measured. Raises LoadError."""

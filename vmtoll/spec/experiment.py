@@ -152,7 +152,8 @@ class Resolved:
     def guests(self) -> int:
         """Number of guests of one environment that must share one KVM host."""
         shared = [w for w in self.workloads.values() if isinstance(w, SharedHostWorkload)]
-        return max((workload.guests_needed for workload in shared), default=1)
+        started = self.experiment.first_answer.most_at_once if self.experiment.first_answer else 1
+        return max(1, started, *(workload.guests_needed for workload in shared))
 
 
 def _with_control(resolved: Resolved) -> Resolved:
@@ -238,7 +239,7 @@ def _parse(path: Path, document: Keys) -> Experiment:
 
 def _resolve_service(path: Path, experiment: Experiment, service: Service) -> Resolved:
     """An experiment with a service. Raises ExperimentError, also for claims and tuning steps, which need servers."""
-    for key in ("claims", "tuning_steps", "users", "during", "explain"):
+    for key in ("claims", "tuning_steps", "users", "during", "explain", "first_answer"):
         if getattr(experiment, key):
             raise ExperimentError(f"{path}: {key}: an experiment with `service` has none; remove it")
     requests = services.load_requests(path, experiment, service)
@@ -298,6 +299,12 @@ def resolve(
             names = [tile.server] if tile.server else experiment.servers
             servers = {name: read_server(name, registry.servers_folder()) for name in names}
             _check_kinds(path, servers, {tile.workload: workloads[tile.workload]}, registry)
+    for name, definition in definitions.items() if experiment.first_answer else ():
+        if definition.serves != "pages":
+            raise ExperimentError(
+                f"{path}: first_answer: {name} serves {definition.serves}, and the client asks for a page; choose a "
+                "server of pages"
+            )
     server_sources = sources.find_sources(registry, definitions)
     steps = experiment.tuning_steps.environments if experiment.tuning_steps else ()
     resolved = Resolved(

@@ -28,6 +28,16 @@ from vmtoll.report.words.exits import (
     tracing_text,
 )
 from vmtoll.report.words.factors import factors_text, profile_text
+from vmtoll.report.words.first_answers import (
+    HEADINGS as START_HEADINGS,
+    PARTS as PART_NAMES,
+    accuracy_text,
+    first_answer_text,
+    longest_text,
+    start_cells,
+    start_lines,
+    start_text,
+)
 from vmtoll.report.words.findings import INFLUENCES, finding_text
 from vmtoll.report.words.glossary import (
     CAMPAIGN_TERMS, DISCLOSURE_TERMS, EXPLORER_TERMS, GLOSSARY, REPLICATION_TERMS, REPORT_TERMS,
