@@ -61,8 +61,8 @@ class FailedRequests:
 class OwnRates:
     """Each side was loaded at a rate of its own, in requests per second; None for a side without a trial."""
 
-    baseline_rps: float | None
-    compared_rps: float | None
+    baseline_rps: float | None = None
+    compared_rps: float | None = None
     code: Literal[NoteCode.OWN_RATES] = NoteCode.OWN_RATES
 
 
@@ -78,8 +78,8 @@ class Answered:
 class Attained:
     """What each side answered of the rate that was offered to it; None for a side without a valid trial."""
 
-    baseline: Answered | None
-    compared: Answered | None
+    baseline: Answered | None = None
+    compared: Answered | None = None
     code: Literal[NoteCode.ATTAINED] = NoteCode.ATTAINED
 
 
