@@ -12,7 +12,7 @@ from vmtoll.model.trial import Accelerator
 
 Way = Literal["boot", "restore", "resume"]
 # Parts of the time to the first answer, in their order.
-PARTS = ("host", "firmware", "loader", "kernel", "initrd", "systemd", "server", "hypervisor", "guest")
+PARTS = ("host", "firmware", "loader", "kernel", "initrd", "systemd", "network", "server", "hypervisor", "guest")
 
 
 class FirstAnswer(Document):

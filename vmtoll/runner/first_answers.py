@@ -1,10 +1,8 @@
 """Starts of guests in each block, in random order: from nothing, a saved or a paused state, to the first answer."""
 
 import contextlib
-import random
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from vmtoll.agent.protocol import Done
 from vmtoll.hypervisors.starts import start_commands
@@ -14,36 +12,10 @@ from vmtoll.machines.recovery import restore
 from vmtoll.machines.session import Session
 from vmtoll.model.errors import AgentError, ExperimentError, HostLostError, ToolError
 from vmtoll.model.event import Listener, StartFailed, Starting
-from vmtoll.model.first_answer import GuestStart, StartRecord, Way
+from vmtoll.model.first_answer import GuestStart, StartRecord
 from vmtoll.model.inventory import Host
-from vmtoll.spec.experiment import Resolved
+from vmtoll.runner.plan import Start, starts_of
 from vmtoll.trial.first_answer import StartTrial
-
-
-class Start(NamedTuple):
-    """Guests of an environment that are started at once."""
-
-    environment: str
-    server: str
-    way: Way
-    at_once: int
-
-
-def starts_of(resolved: Resolved, order_seed: int, block: int) -> list[Start]:
-    """The starts of a block, in the order that this seed gives; none without `first_answer`."""
-    key = resolved.experiment.first_answer
-    if key is None:
-        return []
-    absent = {skip.environment for skip in resolved.skipped}
-    starts = [
-        Start(environment, server, way, at_once)
-        for environment in resolved.experiment.started
-        if environment not in absent
-        for server in resolved.servers
-        for way, at_once in key.starts
-    ]
-    random.Random(f"{order_seed}:{block}:first-answer").shuffle(starts)
-    return starts
 
 
 def check_starts(session: Session) -> None:

@@ -23,13 +23,17 @@ def show_command(*patterns: str) -> list[str]:
     return ["systemctl", "show", "--no-pager", *(word for name in names for word in ("-p", name)), *patterns]
 
 
-def parts_of(manager: str, units: str, server: str, kernel_at_s: float, answer_s: float) -> dict[str, float]:
+def parts_of(
+    manager: str, units: str, server: str, kernel_at_s: float, network_s: float, answer_s: float
+) -> dict[str, float]:
     """Part → seconds, from the start up to the answer; together `answer_s`.
 
     `manager`, `units`: output of systemctl; `server`: the server's unit; `kernel_at_s`: when the guest's kernel began,
-    `answer_s`: when the client had the answer, both from the start. `host`: what comes before the kernel and that the
-    guest cannot see: the process that runs it, and firmware and boot loader, unless an EFI tells their times. `kernel`:
-    with an initial RAM disk that systemd does not run. Raises ValueError if systemd has not started the server.
+    `network_s`: when its network first answered, `answer_s`: when the client had the answer, all from the start.
+    `host`: what comes before the kernel and that the guest cannot see: the process that runs it, and firmware and boot
+    loader, unless an EFI tells their times. `kernel`: with an initial RAM disk that systemd does not run. `network`: in
+    which the server's process runs, and the guest cannot be reached yet. Raises ValueError if systemd has not started
+    the server.
     """
     at = _properties(manager)
     of_server = units_of(units).get(server, {})
@@ -47,7 +51,10 @@ def parts_of(manager: str, units: str, server: str, kernel_at_s: float, answer_s
     parts["kernel"] = initrd_s or userspace_s
     if initrd_s:
         parts["initrd"] = userspace_s - initrd_s
-    return {**parts, "systemd": exec_s - userspace_s, "server": answer_s - kernel_at_s - exec_s}
+    server_at_s = kernel_at_s + exec_s
+    unreached_s = max(0.0, network_s - server_at_s)
+    parts |= {"systemd": exec_s - userspace_s} | ({"network": unreached_s} if unreached_s else {})
+    return {**parts, "server": answer_s - server_at_s - unreached_s}
 
 
 def waits_of(units: str, server: str) -> tuple[UnitWait, ...]:

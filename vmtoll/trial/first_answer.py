@@ -4,7 +4,7 @@ import contextlib
 import shlex
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from vmtoll import hypervisors
@@ -60,7 +60,7 @@ def disable_command(unit: str) -> str:
 
 @dataclass
 class _Started:
-    """A guest of a start. `ahead_s`: of its clock before; `is_started`: its command was sent to its host."""
+    """A guest of a start. `ahead_s`: of its clock before; `is_left`: it was told to leave its running state."""
 
     line: AgentLine
     host: AgentLine
@@ -68,7 +68,6 @@ class _Started:
     commands: StartCommands
     ahead_s: float
     is_left: bool = False
-    waits: tuple[UnitWait, ...] = field(default=())
 
     @property
     def guest(self) -> Host:
@@ -184,24 +183,24 @@ class StartTrial:
         def since(time_s: float | None) -> float | None:
             return None if time_s is None else time_s - client.ahead_s - began_s
 
-        answer_s = since(probed["answered_at"])
+        answer_s, network_s = since(probed["answered_at"]), since(probed["reached_at"])
         if answer_s is not None and answer_s < -error_s:
             raise ToolError(f"{started.guest.name} answered before it was started", started.guest.name)
-        parts: dict[str, float] = {}
+        parts, waits = dict[str, float](), tuple[UnitWait, ...]()
         if self.way == "boot":
             offset, manager, units = self._boot_of(started)
             error_s += offset.error_s
-            if answer_s is not None:
+            if answer_s is not None and network_s is not None:
                 with contextlib.suppress(ValueError):
-                    parts = parts_of(manager, units, self.unit, -offset.ahead_s - began_s, answer_s)
-                started.waits = waits_of(units, self.unit)
+                    parts = parts_of(manager, units, self.unit, -offset.ahead_s - began_s, network_s, answer_s)
+                waits = waits_of(units, self.unit)
         elif answer_s is not None:
             command_s = min(done["wall_s"], answer_s)
             parts = {"hypervisor": command_s, "guest": answer_s - command_s}
         self._end(started)
         return GuestStart(
-            guest=started.guest.name, answer_s=answer_s, network_s=since(probed["reached_at"]),
-            command_s=done["wall_s"], parts=parts, waits=started.waits, error_s=error_s, gap_s=probed["gap_s"],
+            guest=started.guest.name, answer_s=answer_s, network_s=network_s,
+            command_s=done["wall_s"], parts=parts, waits=waits, error_s=error_s, gap_s=probed["gap_s"],
         )  # fmt: skip
 
     def _boot_of(self, started: _Started) -> tuple[Offset, str, str]:

@@ -4,10 +4,11 @@ import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
+from tests.integration.hypervisors.test_operations import Line
 from tests.support.libvirt import MISSING, libvirtd
 from vmtoll.hypervisors.libvirt import LibvirtGuest
 from vmtoll.hypervisors.process import ProcessGuest
@@ -25,19 +26,6 @@ DOMAIN = """<domain type='qemu'>
 </domain>
 """
 STATES = {"boot": "shut off", "restore": "shut off", "resume": "paused"}
-
-
-@dataclass
-class Line:
-    """What an adapter knows of the KVM host here."""
-
-    host: Host
-
-    def call(self, op: str, timeout_s: float = 30.0, **args: Any) -> Any:
-        """Runs commands here."""
-        assert op == "exec"
-        done = subprocess.run(args["argv"], capture_output=True, text=True, check=False)
-        return {"exit_status": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from vmtoll.machines.session import Session
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.first_answer import Way
 from vmtoll.model.inventory import Inventory
-from vmtoll.runner.first_answers import Start, check_starts, starts_of
+from vmtoll.runner.first_answers import check_starts
+from vmtoll.runner.plan import Start, expected_s, starts_of
 from vmtoll.runner.requirements import check_inventory
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import Resolved, load
@@ -52,7 +53,9 @@ def test_each_block_has_all_starts_of_guests_in_an_order_of_its_own(tmp_path: Pa
     }
     assert len({tuple(block) for block in blocks}) > 1
     assert blocks == [starts_of(resolved, 7, block) for block in range(1, 7)]
-    assert starts_of(read(tmp_path, first_answer=None), 7, 1) == []
+    without = read(tmp_path, first_answer=None)
+    assert starts_of(without, 7, 1) == []
+    assert expected_s(resolved) - expected_s(without) == pytest.approx(6 * (60 + 60 + 10 + 10))
 
 
 def test_the_shipped_experiment_has_a_small_scale() -> None:

@@ -21,7 +21,7 @@ from vmtoll.report.words import PART_NAMES, first_answer_text, start_text
 ORDER = 6
 _BAR = 0.55
 _COLOURS = dict(
-    zip(PARTS, (SOFT, SKY, GUESTS[2], BLUE, GUESTS[3], GUESTS[1], GUESTS[0], SOFT, GUESTS[0]), strict=True)
+    zip(PARTS, (SOFT, SKY, INK, BLUE, GUESTS[3], GUESTS[1], GUESTS[2], GUESTS[0], SOFT, GUESTS[0]), strict=True)
 )  # fmt: skip
 
 

@@ -10,8 +10,8 @@ from vmtoll.report.words.terms import DASH, number, plural
 HEADINGS = ("starts", "first guest, s", "all, s", "network, s", "more, s")
 PARTS = {
     "host": "host and firmware", "firmware": "firmware", "loader": "boot loader", "kernel": "kernel",
-    "initrd": "initial RAM disk", "systemd": "systemd", "server": "server", "hypervisor": "hypervisor",
-    "guest": "guest goes on",
+    "initrd": "initial RAM disk", "systemd": "systemd", "network": "network", "server": "server",
+    "hypervisor": "hypervisor", "guest": "guest goes on",
 }  # fmt: skip
 _SINGLE = {"boot": "is booted", "restore": "is restored from a saved state", "resume": "is resumed from a pause"}
 _SEVERAL = {"boot": "booted", "restore": "restored from a saved state", "resume": "resumed from a pause"}
