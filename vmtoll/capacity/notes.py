@@ -1,26 +1,7 @@
 """What a reader must know before a capacity is used: typed notes."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Literal
-
-
-class CapacityNoteCode(StrEnum):
-    """Note to read before a capacity is used."""
-
-    OTHER_OBJECTIVE_SEARCHED = "other-objective-searched"
-    GAP_IN_SEARCH = "gap-in-search"
-    FEW_BLOCKS = "few-blocks"
-    CLIENT_ON_SAME_MACHINE = "client-on-same-machine"
-    SWEEP_ENDS = "sweep-ends"
-    SEARCH_ENDS = "search-ends"
-    LOWEST_MISSES = "lowest-misses"
-    NONE_SHOWN = "none-shown"
-    TOO_FEW_REQUESTS = "too-few-requests"
-    MET_ABOVE_A_MISS = "met-above-a-miss"
-    ABOVE_ERLANG = "above-erlang"
-    SHARED_POWER_UNKNOWN = "shared-power-unknown"
-    ENERGY_OF_CLIENT_TOO = "energy-of-client-too"
 
 
 @dataclass(frozen=True)
@@ -29,7 +10,7 @@ class OtherObjectiveSearched:
 
     p99_ms: float
     availability_pct: float
-    code: Literal[CapacityNoteCode.OTHER_OBJECTIVE_SEARCHED] = CapacityNoteCode.OTHER_OBJECTIVE_SEARCHED
+    code: Literal["other-objective-searched"] = "other-objective-searched"
 
 
 @dataclass(frozen=True)
@@ -39,23 +20,23 @@ class GapInSearch:
     low_rps: float
     high_rps: float
     resolution_pct: float
-    code: Literal[CapacityNoteCode.GAP_IN_SEARCH] = CapacityNoteCode.GAP_IN_SEARCH
+    code: Literal["gap-in-search"] = "gap-in-search"
 
 
 @dataclass(frozen=True)
-class FewBlocks:
+class BlocksMissing:
     """Fewer blocks than an interval needs."""
 
     blocks: int
     needed: int
-    code: Literal[CapacityNoteCode.FEW_BLOCKS] = CapacityNoteCode.FEW_BLOCKS
+    code: Literal["few-blocks"] = "few-blocks"
 
 
 @dataclass(frozen=True)
-class ClientOnSameMachine:
+class LocalLoad:
     """The load came from the machine under test."""
 
-    code: Literal[CapacityNoteCode.CLIENT_ON_SAME_MACHINE] = CapacityNoteCode.CLIENT_ON_SAME_MACHINE
+    code: Literal["client-on-same-machine"] = "client-on-same-machine"
 
 
 @dataclass(frozen=True)
@@ -63,7 +44,7 @@ class SweepEnds:
     """The highest rate of the sweep meets the objective."""
 
     rate_rps: float
-    code: Literal[CapacityNoteCode.SWEEP_ENDS] = CapacityNoteCode.SWEEP_ENDS
+    code: Literal["sweep-ends"] = "sweep-ends"
 
 
 @dataclass(frozen=True)
@@ -71,7 +52,7 @@ class SearchEnds:
     """The highest rate that the search tried meets the objective."""
 
     rate_rps: float
-    code: Literal[CapacityNoteCode.SEARCH_ENDS] = CapacityNoteCode.SEARCH_ENDS
+    code: Literal["search-ends"] = "search-ends"
 
 
 @dataclass(frozen=True)
@@ -79,14 +60,14 @@ class LowestMisses:
     """The lowest rate measured misses the objective."""
 
     rate_rps: float
-    code: Literal[CapacityNoteCode.LOWEST_MISSES] = CapacityNoteCode.LOWEST_MISSES
+    code: Literal["lowest-misses"] = "lowest-misses"
 
 
 @dataclass(frozen=True)
 class NoneShown:
     """No rate is shown to meet the objective."""
 
-    code: Literal[CapacityNoteCode.NONE_SHOWN] = CapacityNoteCode.NONE_SHOWN
+    code: Literal["none-shown"] = "none-shown"
 
 
 @dataclass(frozen=True)
@@ -100,14 +81,14 @@ class TooFewRequests:
     availability_pct: float
     more_s: int
     shown_pct: float
-    code: Literal[CapacityNoteCode.TOO_FEW_REQUESTS] = CapacityNoteCode.TOO_FEW_REQUESTS
+    code: Literal["too-few-requests"] = "too-few-requests"
 
 
 @dataclass(frozen=True)
 class MetAboveAMiss:
     """A higher rate met the objective after a lower one had missed it."""
 
-    code: Literal[CapacityNoteCode.MET_ABOVE_A_MISS] = CapacityNoteCode.MET_ABOVE_A_MISS
+    code: Literal["met-above-a-miss"] = "met-above-a-miss"
 
 
 @dataclass(frozen=True)
@@ -115,29 +96,29 @@ class AboveErlang:
     """More than the rate at which Erlang C holds the p99."""
 
     rate_rps: float
-    code: Literal[CapacityNoteCode.ABOVE_ERLANG] = CapacityNoteCode.ABOVE_ERLANG
+    code: Literal["above-erlang"] = "above-erlang"
 
 
 @dataclass(frozen=True)
 class SharedPowerUnknown:
-    """The power of a host with so many guests was not measured."""
+    """The power of a host that `guests` share was not measured."""
 
     guests: int
-    code: Literal[CapacityNoteCode.SHARED_POWER_UNKNOWN] = CapacityNoteCode.SHARED_POWER_UNKNOWN
+    code: Literal["shared-power-unknown"] = "shared-power-unknown"
 
 
 @dataclass(frozen=True)
 class EnergyOfClientToo:
     """The energy is that of the machine that the load generator ran on as well."""
 
-    code: Literal[CapacityNoteCode.ENERGY_OF_CLIENT_TOO] = CapacityNoteCode.ENERGY_OF_CLIENT_TOO
+    code: Literal["energy-of-client-too"] = "energy-of-client-too"
 
 
 CapacityNote = (
     OtherObjectiveSearched
     | GapInSearch
-    | FewBlocks
-    | ClientOnSameMachine
+    | BlocksMissing
+    | LocalLoad
     | SweepEnds
     | SearchEnds
     | LowestMisses
