@@ -70,9 +70,9 @@ def load_and_analyse(folder: Path) -> "tuple[Run, RunAnalysis]":
 def write_conclusion(run: "Run", analysis: "RunAnalysis") -> Conclusion:
     """Save the analysis of a run, and write its pages and tables."""
     from vmtoll.analysis.verdict import ANALYSIS, write_analysis  # noqa: PLC0415
-    from vmtoll.report.density import sentences  # noqa: PLC0415
     from vmtoll.report.disclosure import write_disclosure  # noqa: PLC0415
     from vmtoll.report.html import write_report  # noqa: PLC0415
+    from vmtoll.report.leading import leading_text  # noqa: PLC0415
     from vmtoll.report.ods import write_ods  # noqa: PLC0415
     from vmtoll.report.terminal import rows_of, summary  # noqa: PLC0415
     from vmtoll.report.words import sentence  # noqa: PLC0415
@@ -84,8 +84,8 @@ def write_conclusion(run: "Run", analysis: "RunAnalysis") -> Conclusion:
     page, sheet = write_report(run, analysis), write_ods(run, analysis)
     write_disclosure(run, folder)
     summary_text = summary(run, analysis, rows_of(analysis))
-    answer = " ".join(sentences(run)) if not analysis.comparisons else ""
-    return Conclusion(folder, folder / ANALYSIS, page, table, sheet, answer or sentence(analysis), summary_text)
+    answer = leading_text(run, analysis) or sentence(analysis)
+    return Conclusion(folder, folder / ANALYSIS, page, table, sheet, answer, summary_text)
 
 
 def judge(folder: Path, looks: Sequence[Look]) -> list[LookComparison]:

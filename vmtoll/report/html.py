@@ -23,6 +23,7 @@ from vmtoll.model.verdict import Comparison, RunAnalysis, Verdict
 from vmtoll.report import charts, words
 from vmtoll.report.capacity import section as capacity_section
 from vmtoll.report.density import section as density_section
+from vmtoll.report.leading import leading_text
 from vmtoll.report.page import environment, inline_svg, write
 from vmtoll.report.panels import panel_groups
 from vmtoll.report.tables import (
@@ -99,7 +100,7 @@ def render(run: Run, analysis: RunAnalysis) -> str:
         server_times=[(row, cells) for row in rows if (cells := _server_time_cells(row))],
         waits=[(row, cells) for row in rows if (cells := _wait_cells(row))],
         host_rows=host_facts(run), capacity=capacity_section(run),
-        density=density_section(run),
+        density=density_section(run), leading=leading_text(run, analysis),
     )  # fmt: skip
 
 

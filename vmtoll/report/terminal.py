@@ -13,6 +13,7 @@ from vmtoll.model.trial import Accelerator
 from vmtoll.model.verdict import Comparison, Kind, RunAnalysis, Verdict
 from vmtoll.report import words
 from vmtoll.report.density import sentences
+from vmtoll.report.leading import leading_text
 
 WIDTH = 80
 _GAP, _INDENT = "  ", "  "
@@ -47,16 +48,16 @@ def rows_of(
 
 def summary(run: Run, analysis: RunAnalysis, rows: Sequence[Row]) -> Text:
     """The answer, what it rests on, the table of these rows, and remarks; no line has more than 80 columns."""
-    carried = sentences(run)
-    first = " ".join(carried) if carried and not analysis.comparisons else words.headline(analysis).answers[0].text
-    answer = [Text(line, style="bold") for line in wrap(first, WIDTH)]
+    leading = leading_text(run, analysis)
+    answer = [Text(line, style="bold") for line in wrap(leading or words.headline(analysis).answers[0].text, WIDTH)]
     parts = [[*answer, *map(Text, wrap(", ".join(_basis(analysis)), WIDTH))], list(_table(rows))]
     for effect in analysis.operations or ():
         parts.append([Text(_shortened(line, WIDTH)) for line in words.operation_lines(effect)])
     for start in analysis.first_answers or ():
-        parts.append([Text(_shortened(line, WIDTH)) for line in words.start_lines(start)])
+        texts = [text for text in words.start_lines(start) if text != leading]
+        parts.append([Text(line) for text in texts for line in wrap(text, WIDTH, subsequent_indent="    ")])
     if analysis.comparisons:
-        parts.append([Text(line) for text in carried for line in wrap(text, WIDTH)])
+        parts.append([Text(line) for text in sentences(run) for line in wrap(text, WIDTH)])
     parts.append([Text(_shortened(line, WIDTH)) for line in words.remarks(run, rows)])
     return Text("\n\n").join(Text("\n").join(lines) for lines in parts if lines)
 

@@ -53,15 +53,20 @@ def records() -> list[StartRecord]:
     return [*made, start(7, "kvm-default", "boot", (guest("a1", None),), "no answer of a1 within 300 s")]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    truth = Truth(guests=("kvm-default", "kvm-tuned"), loads=(rate_load(100),), aa=False)
-    folder = make_run(tmp_path_factory.mktemp("starts"), truth)
+def started_run(parent: Path, truth: Truth) -> Run:
+    """A synthetic run with these starts."""
+    folder = make_run(parent, truth)
     manifest = json.loads((folder / "run.json").read_text())
     manifest["experiment"]["first_answer"] = {"of": ["boot", "resume"], "at_once": [1, 2]}
     (folder / "run.json").write_text(json.dumps(manifest))
     (folder / "first-answers.jsonl").write_bytes(b"".join(to_line(record) + b"\n" for record in records()))
     return load_run(folder)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    truth = Truth(guests=("kvm-default", "kvm-tuned"), loads=(rate_load(100),), aa=False)
+    return started_run(tmp_path_factory.mktemp("starts"), truth)
 
 
 def figures(run: Run) -> dict[tuple[str, str, int], StartFigures]:
@@ -117,6 +122,15 @@ def test_the_terminal_has_a_sentence_and_the_parts(run: Run) -> None:
     assert "  host and firmware 1, kernel 2, systemd 5, server 2.35" in text
     assert "  waits: slow.service 5, a.mount 0.2" in text
     assert "  -2 s (-2 to -2) compared with kvm-default" in text
+
+
+def test_a_run_of_one_guest_begins_with_its_start(tmp_path: Path) -> None:
+    run = started_run(tmp_path, Truth(metal=False, guests=("kvm-default",), loads=(rate_load(100),), aa=False))
+    analysis = analyse(run)
+    sentence = "kvm-default serves 10.3 s (10.2 to 10.5) after it is booted."
+    assert f"<h1>{sentence}</h1>" in html.render(run, analysis)
+    text = str(terminal.summary(run, analysis, []))
+    assert text.startswith(sentence) and text.count(sentence) == 1
 
 
 def test_starts_that_all_failed_have_a_sentence(run: Run) -> None:
