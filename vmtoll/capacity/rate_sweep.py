@@ -22,7 +22,7 @@ from vmtoll.model.load import NeighbourLoad
 from vmtoll.model.tail import log_p99, may_count, p99_of_planned_us
 from vmtoll.model.trial import Accelerator, Arm, Scenario, TrialRecord
 from vmtoll.model.workload import SearchWorkload
-from vmtoll.statistics.proportions import wilson
+from vmtoll.statistics.proportions import clopper_pearson, wilson
 from vmtoll.statistics.ranks import value_at
 from vmtoll.statistics.student import half_width
 from vmtoll.statistics.thresholds import ALPHA, CONFIDENCE, MIN_EQUIVALENT_BLOCKS
@@ -182,10 +182,7 @@ def share_of(counts: Sequence[tuple[int, int]]) -> Estimate | None:
     shares = np.array([successful / planned for successful, planned in counts if planned])
     half = half_width(float(shares.std(ddof=1)), len(shares)) if len(shares) > 1 else 1.0
     low, high = float(shares.mean()) - half, float(shares.mean()) + half
-    failing_share = scipy.stats.binomtest(int((shares < 1).sum()), len(shares)).proportion_ci(
-        CONFIDENCE, method="exact"
-    )
-    by_trials = 1 - float(failing_share.high) * (1 - float(shares.min()))
+    by_trials = 1 - clopper_pearson(int((shares < 1).sum()), len(shares)).high * (1 - float(shares.min()))
     return ByEnd(max(0.0, min(pooled.low, low, by_trials)), share, min(1.0, max(pooled.high, high)))
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from itertools import pairwise
 from statistics import NormalDist
 
-from vmtoll.model.density import TileFigures
 from vmtoll.model.finding import FINDINGS, Code, Validity
 from vmtoll.model.trial import TrialRecord
 
@@ -84,14 +83,12 @@ def margin_of(record: TrialRecord) -> float | None:
     """log(p99 / deadline) of the worst guest of a trial; None for a trial without figures. A load that timed out missed
     by far.
     """
-    if record.density is None:
-        deadline_ms = record.offered.deadline_ms or NEVER_US / 1000
-        return (
-            math.log(max(NEVER_US / 1000, 10 * deadline_ms) / deadline_ms) if Code.TIMED_OUT in record.codes else None
-        )
-    return max(map(_margin, record.density.tiles), default=None)
+    if record.density:
+        return max((_log_ratio(tile.p99_ms, tile.deadline_ms) for tile in record.density.tiles), default=None)
+    return _log_ratio(None, record.offered.deadline_ms or NEVER_US / 1000) if Code.TIMED_OUT in record.codes else None
 
 
-def _margin(tile: TileFigures) -> float:
-    p99_ms = max(NEVER_US / 1000, 10 * tile.deadline_ms) if tile.p99_ms is None else tile.p99_ms
-    return math.log(p99_ms / tile.deadline_ms)
+def _log_ratio(p99_ms: float | None, deadline_ms: float) -> float:
+    """`p99_ms`: None if fewer than 99% of the requests were answered."""
+    p99_us, deadline_us = math.inf if p99_ms is None else 1000 * p99_ms, 1000 * deadline_ms
+    return log_p99(p99_us, deadline_us) - math.log(deadline_us)

@@ -32,17 +32,14 @@ def carried_text(answer: CarriedGuests) -> str:
         return f"{host} carries not even one such guest."
     if End.LOW in answer.open_ends:
         return f"{host} carries at least {_guests(guests.low)}, the most that ran at once."
-    estimate = _guests(guests.mid) if guests.mid else "not even one such guest"
     at_least = "at least " if End.MID in answer.open_ends else ""
-    if guests.low == guests.high:
-        return f"{host} carries {estimate}."
     high = f"{guests.high} or more" if End.HIGH in answer.open_ends else str(guests.high)
-    count, _, rest = estimate.partition(" such")
-    return f"{host} carries {at_least}{count} ({guests.low} to {high}) such{rest}."
+    interval = "" if guests.low == guests.high else f" ({guests.low} to {high})"
+    return f"{host} carries {at_least}{_guests(guests.mid, interval)}."
 
 
-def _guests(count: int) -> str:
-    return f"{count} such {'guest' if count == 1 else 'guests'}"
+def _guests(count: int, interval: str = "") -> str:
+    return f"{count or 'not even one'}{interval} such {'guest' if count <= 1 else 'guests'}"
 
 
 def _shape_text(answer: CarriedGuests) -> str:

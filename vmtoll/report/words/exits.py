@@ -101,5 +101,4 @@ def _aligned(rows: list[list[str]]) -> Iterator[str]:
 
 
 def _us(amount: Amount) -> str:
-    value, space, interval = amount_text(amount).partition(" ")
-    return f"{value} µs{space}{interval}"
+    return amount_text(amount, "µs")

@@ -77,5 +77,4 @@ def start_lines(start: StartFigures) -> Iterator[str]:
 
 
 def _s(amount: Amount) -> str:
-    value, space, interval = amount_text(amount).partition(" ")
-    return f"{value} s{space}{interval}"
+    return amount_text(amount, "s")
