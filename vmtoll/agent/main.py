@@ -53,7 +53,7 @@ from vmtoll.agent.machine import (
 )  # fmt: skip
 from vmtoll.agent.mail import count_delivered, drain, prepare
 from vmtoll.agent.monitors import guests, pid_of, process
-from vmtoll.agent.prober import Prober
+from vmtoll.agent.prober import Probers
 from vmtoll.agent.protocol import (
     BodyCheck,
     DeliveryCounts,
@@ -65,7 +65,6 @@ from vmtoll.agent.protocol import (
     KernelTls,
     MachineChanges,
     PageAnswer,
-    Probed,
     Process,
     Reading,
     Samples,
@@ -93,7 +92,6 @@ class Agent:
         self.started_servers: set[str] = set()
         self.commands = Commands()
         self.sampler: Sampler | None = None
-        self.probers: list[Prober] = []
         self.output_lock = threading.Lock()
         self.servers_lock = threading.Lock()
         self.qemu: dict[str, tuple[str, str]] = {}
@@ -107,6 +105,8 @@ class Agent:
         self.op_exits_obstacle, self.op_exits_start, self.op_exits, self.op_exits_stop = (
             self.exits.obstacle, self.exits.start, self.exits.read, self.exits.stop,
         )  # fmt: skip
+        probers = Probers()
+        self.op_probe, self.op_probe_stop = probers.probe, probers.stop
         self.applied = Applied()
         self.op_apply, self.op_revert, self.op_keep_change = (
             self.applied.apply, self.applied.revert, self.applied.keep,
@@ -400,20 +400,6 @@ class Agent:
             lambda: wrong_bodies(host, port, files, tls=tls), f"{scheme}://{host}:{port}", limit_s
         )
         return {"wrong": wrong, "checked": len(files)}
-
-    def op_probe(self, host: str, port: int, path: str, every_s: float, limit_s: float) -> Probed:
-        """Ask a server that does not run yet until it answers; see Prober."""
-        prober = Prober(host, port, path, every_s)
-        self.probers.append(prober)
-        try:
-            return prober.run(limit_s)
-        finally:
-            self.probers.remove(prober)
-
-    def op_probe_stop(self) -> None:
-        """End all probes; each returns what it has seen."""
-        for prober in list(self.probers):
-            prober.stop()
 
     def op_tls_handshake(self, host: str, port: int, alpn: str, limit_s: float = 30.0) -> Handshake:
         """Poll until the server answers over TLS; return what was agreed on."""

@@ -25,9 +25,9 @@ class Prober:
     """One server that is asked for `path` every `every_s` until it answers with status 200."""
 
     def __init__(self, host: str, port: int, path: str, every_s: float) -> None:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        self.family: int = found[0]
-        self.address: tuple[Any, ...] = found[4]
+        self.family: int
+        self.address: tuple[Any, ...]
+        self.family, *_, self.address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         self.request = f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode()
         self.every_s = every_s
         self.stopped = threading.Event()
@@ -66,6 +66,27 @@ class Prober:
             for key in list(selector.get_map().values()):
                 if now - key.data.begin > _PATIENCE_S:
                     key.data.close()
+
+
+class Probers:
+    """The probers of an agent that run."""
+
+    def __init__(self) -> None:
+        self.running: list[Prober] = []
+
+    def probe(self, host: str, port: int, path: str, every_s: float, limit_s: float) -> Probed:
+        """Ask a server until it answers; see Prober."""
+        prober = Prober(host, port, path, every_s)
+        self.running.append(prober)
+        try:
+            return prober.run(limit_s)
+        finally:
+            self.running.remove(prober)
+
+    def stop(self) -> None:
+        """End all probes; each returns what it has seen."""
+        for prober in list(self.running):
+            prober.stop()
 
 
 class _Request:
