@@ -116,8 +116,8 @@ class ExitTrace:
             self._begin(ours)
         except OSError as error:
             self.close()
-            said = [line for line in read(str(folder / "error_log")).splitlines() if "error" in line]
-            raise RuntimeError(f"tracefs: {error.strerror}; {said[-1] if said else 'no reason given'}") from error
+            errors = [line for line in read(str(folder / "error_log")).splitlines() if "error" in line]
+            raise RuntimeError(f"tracefs: {error.strerror}; {errors[-1] if errors else 'no reason given'}") from error
 
     def _begin(self, threads: list[int]) -> None:
         self._instance.mkdir()
@@ -234,8 +234,8 @@ def _remove(folder: Path, instance: Path) -> None:
 def left(root: Path = Path("/")) -> list[Path]:
     """The instances that agents which were killed have left."""
     folder = tracefs(root)
-    found = sorted((folder / "instances").glob("vmtoll-*")) if folder else []
-    return [path for path in found if (match := _LEFT.fullmatch(path.name)) and not _runs(*match.groups())]
+    instances = sorted((folder / "instances").glob("vmtoll-*")) if folder else []
+    return [path for path in instances if (match := _LEFT.fullmatch(path.name)) and not _runs(*match.groups())]
 
 
 def remove_left(root: Path = Path("/")) -> list[str]:

@@ -143,7 +143,7 @@ def prices() -> list[dict[str, Any]]:
 
 
 def _price(kind: str, time_ns: Callable[[int], int]) -> dict[str, Any]:
-    """Time rounds of as many exits as take _ROUND_S. `time_ns`: time of so many exits."""
+    """Time rounds that take _ROUND_S or more each. `time_ns`: number of exits → their time."""
     count = 16
     while min(time_ns(count) for _ in range(2)) < _ROUND_S * 1e9 and count < _MOST:
         count *= 2

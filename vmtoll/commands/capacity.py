@@ -25,7 +25,7 @@ def capacity(
     ] = None,
     guests: Annotated[
         int | None,
-        typer.Option(min=1, help="Instead, for a run of density: guests, with loads such as were measured, to carry."),
+        typer.Option(min=1, help="For a run of density, instead of --rate and --p99-ms: the number of guests to host."),
     ] = None,
     availability: Annotated[
         float, typer.Option(min=0.001, max=99.9999, help="Objective: percent of requests answered with success.")
@@ -43,8 +43,8 @@ def capacity(
 ) -> None:
     """Print how many metal hosts or guests meet an objective, from a run with a rate sweep or a search.
 
-    Also prints how many guests can share a host and how throughput scales, if the run measured them. With --guests:
-    how many hosts carry so many guests, from a run of density.
+    Also prints how many guests can share a host and how throughput scales, if the run measured them. With --guests,
+    prints how many hosts that number of guests needs, from a run of density.
     """
     if guests is not None:
         if rate is not None or p99_ms is not None:
@@ -78,7 +78,7 @@ def capacity(
 
 
 def _print_hosts(folder: Path, guests: int, spare: int, *, as_json: bool) -> None:
-    """Print how many hosts carry so many guests. Raises UserError for a run without density."""
+    """Print how many hosts these guests need. Raises UserError for a run without density."""
     from vmtoll.analysis.run import load_run  # noqa: PLC0415
     from vmtoll.report.density import document, lines, section  # noqa: PLC0415
 

@@ -144,8 +144,9 @@ def _available_part(published: Manifest, registry: Registry, environments: set[s
         "changes": {name: change for name, change in experiment.changes.items() if name in known_environments},
         "profiles": {name: made for name, made in experiment.profiles.items() if name in known_environments},
         "during": {name: operation for name, operation in experiment.during.items() if name in known_environments},
-        "first_answer": None,  # as
-        "explain": None,  # a replay compares verdicts, which explained trials have no part in
+        # A replay compares verdicts, in which starts and explained trials have no part.
+        "first_answer": None,
+        "explain": None,
         "claims": [claim for claim in experiment.claims if _is_about(claim, kept, workloads)],
     }
     experiment = experiment.model_copy(update=kept | others)

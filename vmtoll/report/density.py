@@ -36,7 +36,7 @@ def sentences(run: Run) -> list[str]:
 
 
 def lines(run: Run, guests: int, spare: int) -> Iterator[str]:
-    """Lines for a terminal: the hosts that so many guests take, then what one host carries, and what that rests on."""
+    """Lines for a terminal: the hosts that these guests need, then what one host carries, and what that rests on."""
     answers = carried_guests(run)
     yield from (words.hosts_text(guests, answer, spare) for answer in answers)
     for answer in answers:

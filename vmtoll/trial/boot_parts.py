@@ -11,7 +11,7 @@ UNIT = (
     "Id", "After", "InactiveExitTimestampMonotonic", "ActiveEnterTimestampMonotonic", "InactiveEnterTimestampMonotonic",
     "ExecMainStartTimestampMonotonic",
 )  # fmt: skip
-# Units that took less than this are not worth a name, and at most so many are named.
+# The shortest wait for a unit that is named, and the most that are.
 _SHORTEST_S, _MOST_WAITS = 0.01, 8
 
 Unit = Mapping[str, str]

@@ -45,7 +45,7 @@ def inventory(*, is_seen: bool = True) -> Inventory:
 
 def test_each_block_has_all_starts_of_guests_in_an_order_of_its_own(tmp_path: Path) -> None:
     resolved = read(tmp_path)
-    assert resolved.guests == 2, "so many guests of an environment must be there"
+    assert resolved.guests == 2, "the number of guests that the environment needs"
     blocks = [starts_of(resolved, 7, block) for block in range(1, 7)]
     ways: list[tuple[Way, int]] = [("boot", 1), ("boot", 2), ("resume", 1), ("resume", 2)]
     assert {frozenset(block) for block in blocks} == {
