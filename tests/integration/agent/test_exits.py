@@ -1,10 +1,12 @@
 """The price list of exits and the check of tracing, by a real agent on whatever machine this runs."""
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from vmtoll.agent.servers import wait_until
 from vmtoll.agent.virtual_machine import DEVICE, EXITS, why_no_code_runs
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.errors import AgentError
@@ -47,6 +49,23 @@ def test_a_machine_says_whether_its_exits_can_be_traced(agent: AgentLine) -> Non
         or Path("/sys/kernel/tracing/events/kvm/kvm_exit/hist").exists()
     )
     assert bool(answer["why"]) == bool(answer["way_out"]) == (not has_histograms)
+
+
+def test_the_threads_of_a_guest_are_found_and_the_kernel_is_asked(agent: AgentLine, tmp_path: Path) -> None:
+    """Of a real QEMU, which emulates here: it has a virtual CPU, and no exits."""
+    argv = ["qemu-system-x86_64", "-accel", "tcg", "-nodefaults", "-display", "none", "-m", "64"]
+    with subprocess.Popen([*argv, "-name", "guest=toll,debug-threads=on"], cwd=tmp_path) as qemu:
+        try:
+            wait_until(lambda: bool(agent.call("usage", domains=["toll"])["domains"]["toll"]["cpus"]), 20, "no QEMU")
+            if agent.call("exits_obstacle")["why"]:
+                with pytest.raises(AgentError, match="tracefs"):
+                    agent.call("exits_start", domains=["toll"])
+            else:
+                assert agent.call("exits_start", domains=["toll"]) == 1
+                assert agent.call("exits") == []
+            agent.call("exits_stop")
+        finally:
+            qemu.kill()
 
 
 def test_exits_that_are_not_traced_cannot_be_read(agent: AgentLine) -> None:

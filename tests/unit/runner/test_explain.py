@@ -1,5 +1,7 @@
 """Machines whose exits cannot be explained are refused before anything is measured, in one sentence."""
 
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -7,11 +9,17 @@ from typing import Any, cast
 import pytest
 import yaml
 
+from tests.support.records import make_record
 from vmtoll.machines.session import Session
 from vmtoll.model.errors import AgentError, ExperimentError
+from vmtoll.model.event import Event, NotMeasured
+from vmtoll.model.exits import ExitReason, ExplainedTrial
+from vmtoll.model.finding import Code, Finding
 from vmtoll.model.inventory import Inventory
-from vmtoll.model.trial import Accelerator
-from vmtoll.runner.explain import prepare
+from vmtoll.model.trial import Accelerator, TrialSpec
+from vmtoll.runner.blocks import FixedBlocks
+from vmtoll.runner.explain import explain, prepare
+from vmtoll.runner.plan import explained
 from vmtoll.runner.requirements import check_inventory
 from vmtoll.runs.store import Store
 from vmtoll.spec.catalog import Registry
@@ -111,4 +119,48 @@ def test_a_host_without_a_price_list_is_traced_all_the_same(resolved: Resolved, 
     store = Store.create(tmp_path / "run")
     prepare(session(resolved, store, Line()))
     assert store.exit_prices() == {"host": []}
+    store.close()
+
+
+class Measuring:
+    """Makes explained trials as a host would: `exits` of those with these numbers fail."""
+
+    def __init__(self, store: Store, failing: Collection[int] = ()) -> None:
+        self.store, self.failing, self.numbers = store, failing, list[int]()
+
+    def __call__(self, _session: Session, spec: TrialSpec, number: int, *_: object) -> None:
+        self.numbers.append(number)
+        failed = number in self.failing
+        findings = (Finding(Code.TOOL_FAILED, detail="tracing exits: no"),) if failed else ()
+        trial = replace(make_record(arm=spec.arm, attempt=number, findings=findings), scenario=spec.scenario)
+        exits = () if failed else (ExitReason(reason="msr", count=1, time_us=1.0, away_us=0.0),)
+        self.store.append_explained(ExplainedTrial(trial=trial, host="host", exits=exits))
+
+
+@pytest.mark.parametrize(
+    ("made", "failing", "numbers", "said"),
+    [
+        (0, (), [1, 2, 3], 0),
+        (2, (), [3], 0),
+        (3, (), [], 0),
+        (0, (2,), [1, 2, 3, 4], 0),
+        (0, (1, 2, 3, 4, 5), [1, 2, 3, 4, 5], 1),
+    ],
+)
+def test_a_run_measures_the_explained_trials_that_it_lacks(
+    resolved: Resolved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    made: int, failing: Collection[int], numbers: list[int], said: int,
+) -> None:  # fmt: skip
+    """Also after a kill; at most five, and then it says that it has none."""
+    store, told = Store.create(tmp_path / "run"), list[Event]()
+    measuring = Measuring(store, failing)
+    run, ((arm, scenario),) = session(resolved, store, Line()), explained(resolved)
+    for number in range(1, made + 1):
+        measuring(run, TrialSpec(1, 1, arm, scenario), number)
+    measuring.numbers.clear()
+    monkeypatch.setattr("vmtoll.runner.explain._measure", measuring)
+    explain(run, FixedBlocks([], 1.0), told.append)
+    assert measuring.numbers == numbers
+    assert [type(event) for event in told] == [NotMeasured] * said
+    assert all("tracing exits: no" in str(event) for event in told)
     store.close()
