@@ -27,7 +27,6 @@ def test_a_kernel_that_does_not_boot_is_named_and_nothing_is_left(tmp_path: Path
     )
     assert done.returncode not in (0, None), done.stderr
     last = done.stderr.strip().splitlines()[-1]
-    print(last)
     assert "the guest stuck does not boot: " in last
     assert "Kernel panic - not syncing" in last
     assert not LAB.exists()

@@ -83,7 +83,7 @@ def test_guests_of_three_kinds_each_get_their_own_load(tmp_path: Path) -> None:
         assert found.host.vcpus == guests
         assert number(found.host.cpus) > 0
         assert 0 < number(found.host.cpu_pct) <= 100
-        assert number(found.host.ready_pct) >= 0
+        assert 0 <= number(found.host.ready_pct) <= 100
         assert 0 < number(found.host.available_mb) < number(found.host.total_mb)
         assert record.conditions.guests_paused == (3 - guests or None)
     memory = [number(figures(by_number[guests]).host.guests_mb) for guests in (1, 2, 3)]

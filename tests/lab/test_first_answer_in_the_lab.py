@@ -71,7 +71,6 @@ def test_a_unit_that_sleeps_5_s_is_found_as_5_s(lab: Path, ssh: Ssh, domain: Dom
     finally:
         ssh("kvm", AS_BEFORE)
     records = read_starts(folder)
-    print(records)
     assert [record.failure for record in records] == ["", "", ""]
     (boot,), (restore,), (resume,) = (start(records, way).guests for way in ("boot", "restore", "resume"))
     assert boot.answer_s

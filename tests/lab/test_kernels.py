@@ -48,6 +48,5 @@ def test_the_verdicts_are_judged(run: Path) -> None:
         judged[comparison["scenario"]["workload"]] = {
             name: kind for name, kind in kinds.items() if kind != "not-judged"
         }
-    print(judged)
     # A share of the capacity has none beside much other work, which hides the capacity.
     assert judged["document-siege"]

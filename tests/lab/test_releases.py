@@ -30,7 +30,6 @@ def test_each_guest_has_its_release_and_what_that_explains_is_declared(run: Path
     facts = {host["environment"]: host for host in hosts.values() if host.get("environment")}
     assert {name: facts[name]["release"] for name in (OLD, NEW)} == {OLD: "Debian 12", NEW: "Debian 13"}
     differences = json.loads((run / "run.json").read_text())["differences"]
-    print(differences)
     assert {"release", "kernel", "packages", "servers"} <= set(differences["declared"])
     assert [entry["fact"] for entry in differences["undeclared"] if not entry["fact"].startswith("sysctls: ")] == []
     assert (
@@ -42,7 +41,6 @@ def test_each_guest_has_its_release_and_what_that_explains_is_declared(run: Path
 def test_the_other_servers_are_no_finding_and_the_verdicts_are_judged(run: Path) -> None:
     records = [json.loads(line) for line in (run / "trials.jsonl").read_text().splitlines()]
     codes = Counter(finding["code"] for record in records for finding in record["findings"])
-    print(codes)
     assert "fingerprint" not in codes
     analysis = json.loads((run / "analysis.json").read_text())
     kinds = {v["kind"] for comparison in analysis["comparisons"] for v in comparison["verdicts"].values()}

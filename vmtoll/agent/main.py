@@ -438,7 +438,7 @@ class Agent:
             sys.stdout.flush()
 
     def close(self) -> None:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(OSError, RuntimeError):
             self.exits.stop()
         self.domains.close()
         self.commands.close()
