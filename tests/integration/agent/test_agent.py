@@ -370,6 +370,7 @@ def test_the_agent_is_plain_python_of_3_9() -> None:
         "os",
         "pathlib",
         "re",
+        "selectors",
         "shutil",
         "signal",
         "socket",
