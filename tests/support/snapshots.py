@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 WRITE = "WRITE_SNAPSHOTS"
+# Heading → case → what is said of it: a text, or its lines.
+Sections = Mapping[str, Mapping[str, Iterable[str]]]
 
 
-def assert_snapshot(file: Path, sections: Mapping[str, Mapping[str, str | Iterable[str]]]) -> None:
+def assert_snapshot(file: Path, sections: Sections) -> None:
     """Compare what each section's cases say with the file; with WRITE_SNAPSHOTS=1 in the environment write it."""
     text = "\n".join(f"# {heading}\n\n{_cases(cases)}" for heading, cases in sections.items())
     if os.environ.get(WRITE):
@@ -23,7 +25,7 @@ def assert_snapshot(file: Path, sections: Mapping[str, Mapping[str, str | Iterab
         pytest.fail("\n".join([*diff, again]), pytrace=False)
 
 
-def _cases(cases: Mapping[str, str | Iterable[str]]) -> str:
+def _cases(cases: Mapping[str, Iterable[str]]) -> str:
     """Each case: its name, and below it what is said of it, indented."""
     texts = {name: said if isinstance(said, str) else "\n".join(said) for name, said in cases.items()}
     return "".join(f"{name}\n{_indented(text or '(nothing)')}\n" for name, text in texts.items())

@@ -1,7 +1,7 @@
 """The sentence that answers for a run: what it names, in which order, and how long it may be."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -69,7 +69,7 @@ TRUTHS = {
 
 def test_the_headlines(tmp_path: Path) -> None:
     """The sentence of each run with its basis, and the answers of its page."""
-    said: dict[str, dict[str, str | list[str]]] = {}
+    said: dict[str, dict[str, Iterable[str]]] = {}
     for name, truth in TRUTHS.items():
         analysis = analyse(load_run(make_run(tmp_path / name, truth)))
         answers = [answer.text for answer in words.headline(analysis).answers]

@@ -1,5 +1,6 @@
 """Every code has words, and the words say what the numbers mean."""
 
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
@@ -340,7 +341,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 def test_the_sentences() -> None:
     """Each code in a sentence of its own: what it names, which figures it gives, and in which order."""
-    sections: dict[str, dict[str, str | list[str]]] = {
+    sections: dict[str, dict[str, Iterable[str]]] = {
         "A finding": {name: words.finding_text(finding) for name, finding in FINDINGS.items()},
         "A verdict": {name: words.verdict_text(judged, SIDES) for name, judged in VERDICTS.items()},
         "More on a verdict": {
