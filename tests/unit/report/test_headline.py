@@ -17,6 +17,7 @@ from tests.support.synthetic_run import (
     role_findings,
     with_findings,
 )
+from tests.unit.analysis.test_baseline import WITHOUT_METAL
 from tests.unit.report.test_words import SNAPSHOTS, is_text, verdict
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
@@ -64,6 +65,11 @@ TRUTHS = {
     "equal figures": Truth({"nginx": 1.0}, noise=0.0005),
     "differences among servers": Truth({"nginx": 0.8, "lighttz": 1.3, "apache": 0.7}, noise=0.001),
     "a limited throughput and a decided tail": OPEN_THROUGHPUT,
+    "metal against a guest": Truth({"nginx": 0.5}, baseline="kvm-default"),
+    "two guests without metal": WITHOUT_METAL,
+    "nested KVM": Truth({"nginx": 0.9}, blocks=2, hardware=Hardware.NESTED),
+    "KVM on emulated hardware": Truth({"nginx": 0.9}, blocks=2, hardware=Hardware.EMULATED),
+    "native KVM": Truth({"nginx": 0.9}, blocks=2),
 }
 
 

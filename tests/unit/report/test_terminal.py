@@ -85,6 +85,7 @@ def test_a_run_is_an_answer_a_table_and_remarks(tmp_path: Path) -> None:
         "A figure that says nothing": summary(says_nothing, of_closed_loop, rows_of(of_closed_loop, ["tail"])).plain,
         "An incomplete run": text_of(planned),
         "No guest": text_of(made(tmp_path / "alone", Truth({"nginx": 0.9}, guests=()))),
+        "Metal against a guest": text_of(made(tmp_path / "turned", Truth({"nginx": 0.5}, baseline="kvm-default"))),
         "Two guests": text_of(made(tmp_path / "two", TWO_GUESTS)),
     }
     assert_snapshot(SNAPSHOTS / "terminal.txt", {name: {"a run": text} for name, text in shown.items()})

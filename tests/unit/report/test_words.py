@@ -94,12 +94,15 @@ FINDINGS = {
 }
 
 
+UNDECIDED = (
+    VerdictReason.NO_LOOK_YET, VerdictReason.FEW_BLOCKS, VerdictReason.LIMIT, VerdictReason.FINDINGS,
+    VerdictReason.NOISE,
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("because", VerdictReason)
 def test_every_reason_of_a_verdict_has_words(because: VerdictReason) -> None:
-    undecided = because in (
-        VerdictReason.NO_LOOK_YET, VerdictReason.FEW_BLOCKS, VerdictReason.LIMIT, VerdictReason.FINDINGS,
-        VerdictReason.NOISE,
-    )  # fmt: skip
+    undecided = because in UNDECIDED
     judged = verdict(THROUGHPUT, Kind.UNDECIDED if undecided else Kind.NOT_JUDGED, 0.98, because=because)
     assert is_text(words.verdict_text(judged, SIDES))
     assert is_text(words.undecided_text(judged, SIDES) if undecided else words.because_text(judged, SIDES))
@@ -339,6 +342,12 @@ CHANGES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+WAITS_US: dict[str, float | None] = {
+    "server_wait_us_per_request": 0.5, "server_cpu_us_per_request": 50.0,
+    "host_vcpu_wait_us_per_request": 21.0, "host_vcpu_cpu_us_per_request": 47.0,
+}  # fmt: skip
+
+
 def test_the_sentences() -> None:
     """Each code in a sentence of its own: what it names, which figures it gives, and in which order."""
     sections: dict[str, dict[str, Iterable[str]]] = {
@@ -349,6 +358,11 @@ def test_the_sentences() -> None:
             "the answered rate, of a load that sets the rate": words.because_text(ANSWERED, SIDES),
             "what its doubts can explain, and what was lost": words.notes_text(DOUBTED, SIDES),
         },
+        "Not judged": {
+            because: words.because_text(verdict(THROUGHPUT, Kind.NOT_JUDGED, because=because), SIDES)
+            for because in VerdictReason
+            if because not in UNDECIDED
+        },
         "A ratio with its interval": {name: words.estimate_text(judged) for name, judged in RATIOS.items()},
         "A load": {name: words.load_text(load) for name, load in LOADS.items()},
         "A tuning step": {name: words.step_text(*given) for name, given in TUNING_STEPS.items()},
@@ -357,6 +371,11 @@ def test_the_sentences() -> None:
             for region, limit in INTERVALS
         },
         "A published figure": {"with its shape, from an emulated guest": words.point_text(published_figure())},
+        "A wait for a CPU": {
+            "of virtual CPUs": words.wait_text(WAITS_US, "kvm-default"),
+            "of a server": words.wait_text(WAITS_US | {"server_wait_us_per_request": 50.0}, "metal"),
+            "next to none": words.wait_text(WAITS_US | {"host_vcpu_wait_us_per_request": 0.5}, "metal"),
+        },
         "A change": {name: words.change_text(Change(**keys)) for name, keys in CHANGES.items()},
     }
     assert_snapshot(SNAPSHOTS / "words.txt", sections)
