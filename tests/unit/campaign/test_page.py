@@ -16,7 +16,7 @@ from tests.unit.report.test_words import SNAPSHOTS
 from vmtoll.campaign.dataset import BedTrials, Failure, MachineLoad
 from vmtoll.campaign.effects import Figures, campaign_effects
 from vmtoll.campaign.facets import fleet
-from vmtoll.campaign.page import MOST_ODD, _ratio_ticks, write_page
+from vmtoll.campaign.page import MOST_ODD, _ratio_ticks, text, write_page
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.metric import THROUGHPUT
 
@@ -64,6 +64,8 @@ def test_the_words_of_the_page(tmp_path: Path) -> None:
 
     assert_snapshot(SNAPSHOTS / "campaign.txt", {
         "A campaign": {
+            "of four test beds": text(figures(4).effects[0]),
+            "of two test beds": text(figures(2).effects[0]),
             "of six test beds": said(6),
             "of sixty hosts that differ in nothing that matters": unlike(said(60)),
             "of ten thousand, some of them odd": unlike(said(10_000, **MANY)),
