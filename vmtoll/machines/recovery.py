@@ -54,7 +54,7 @@ def take(session: Session, host: Host) -> None:
     if host.role == "client":
         line.call("stay_awake")
     if host.role in ("metal", "kvm_guest") and session.resolved.requests is None:
-        line.call("stop_all", 180, names=session.resolved.servers)
+        line.call("stop_all", 180, names=session.resolved.all_servers)
 
 
 def restore(session: Session, tell: Listener) -> None:
@@ -77,7 +77,14 @@ def restore(session: Session, tell: Listener) -> None:
 
 
 def _bring_back(session: Session, host: Host, line: AgentLine) -> None:
-    complaint, deadline = _revive(session, host), time.monotonic() + host.vars.back_s
+    reopen(line, _revive(session, host))
+
+
+def reopen(line: AgentLine, complaint: str = "") -> None:
+    """Open the line to a machine that boots, once it answers and has booted. Raises HostLostError, with `complaint`, if
+    it does not in time.
+    """
+    host, deadline = line.host, time.monotonic() + line.host.vars.back_s
     while True:
         try:
             return _open(line, OPEN_S)

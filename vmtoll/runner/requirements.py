@@ -37,17 +37,26 @@ def check_inventory(resolved: Resolved, inventory: Inventory, inventory_path: Pa
         _check_boots(inventory)
     _check_changes(resolved, inventory)
     _check_operations(resolved, inventory)
+    _check_explained(resolved, inventory)
+    _check_started(resolved, inventory)
+    if resolved.experiment.density:
+        _check_density(resolved, inventory)
+
+
+def _check_density(resolved: Resolved, inventory: Inventory) -> None:
+    """Raise ExperimentError for a guest whose KVM host the inventory does not name: vmtoll could not pause it."""
+    for host in inventory.under_test:
+        if inventory.kvm_host(host) is None:
+            raise ExperimentError(
+                f"{resolved.file}: density: the inventory names no KVM host of {host.name}, and vmtoll pauses the "
+                "guests that are too many there; set vmtoll_kvm_host and vmtoll_domain"
+            )
 
 
 def _check_changes(resolved: Resolved, inventory: Inventory) -> None:
     """Raise ExperimentError for a change that runs on a KVM host which the inventory does not name."""
     for name, change in resolved.experiment.changes.items():
-        if name not in inventory.machines:
-            raise ExperimentError(
-                f"{resolved.file}: changes.{name}: no machine of the inventory has vmtoll_environment: {change.of}, so "
-                "its commands have nowhere to run; add it to metal_hosts or kvm_guests"
-            )
-        for host in inventory.machines.get(name, ()):
+        for host in _machines_of(f"changes.{name}", name, change.of, resolved, inventory):
             is_hosts = change.on == "host" or (change.values and host.role == "kvm_guest")
             if is_hosts and inventory.kvm_host(host) is None:
                 key = "on" if change.on == "host" else "settings"
@@ -60,12 +69,8 @@ def _check_changes(resolved: Resolved, inventory: Inventory) -> None:
 def _check_operations(resolved: Resolved, inventory: Inventory) -> None:
     """Raise ExperimentError for an operation on a guest that the inventory does not name on its KVM host."""
     for name, operation in resolved.experiment.during.items():
-        if name not in inventory.machines:
-            raise ExperimentError(
-                f"{resolved.file}: during.{name}: no machine of the inventory has vmtoll_environment: {operation.of}; "
-                "add it to metal_hosts or kvm_guests"
-            )
-        for host in inventory.machines[name] if operation.on == "kvm_host" else ():
+        machines = _machines_of(f"during.{name}", name, operation.of, resolved, inventory)
+        for host in machines if operation.on == "kvm_host" else ():
             if inventory.kvm_host(host) is None:
                 raise ExperimentError(
                     f"{resolved.file}: during.{name}: the inventory names no KVM host of {host.name}; set "
@@ -76,6 +81,41 @@ def _check_operations(resolved: Resolved, inventory: Inventory) -> None:
                     f"{resolved.file}: during.{name}: vmtoll does `{operation.do}` on guests of libvirt alone, and "
                     f"{host.name} has no vmtoll_domain; use `do: command` with the commands of what runs it"
                 )
+
+
+def _machines_of(key: str, name: str, environment: str, resolved: Resolved, inventory: Inventory) -> Sequence[Host]:
+    """The machines of the environment `name`, which is made of `environment`. Raises ExperimentError without any."""
+    if name not in inventory.machines:
+        raise ExperimentError(
+            f"{resolved.file}: {key}: no machine of the inventory has vmtoll_environment: {environment}, so it has "
+            "nowhere to run; add it to metal_hosts or kvm_guests"
+        )
+    return inventory.machines[name]
+
+
+def _check_explained(resolved: Resolved, inventory: Inventory) -> None:
+    """Raise ExperimentError for a guest that is emulated, or whose KVM host is not named: it has no exits to trace."""
+    for host in (host for name in resolved.experiment.explained for host in inventory.machines.get(name, ())):
+        if inventory.kvm_host(host) is None:
+            raise ExperimentError(
+                f"{resolved.file}: explain: the inventory names no KVM host of {host.name}; set vmtoll_kvm_host and "
+                "vmtoll_domain, or leave `explain` out"
+            )
+        if host.vars.accelerator == "tcg":
+            raise ExperimentError(
+                f"{resolved.file}: explain: {host.name} is emulated (TCG) and has no exits; measure on a host with "
+                "KVM, or leave `explain` out"
+            )
+
+
+def _check_started(resolved: Resolved, inventory: Inventory) -> None:
+    """Raise ExperimentError for a guest whose KVM host is not named, so that nobody could start it."""
+    for host in (host for name in resolved.experiment.started for host in inventory.machines.get(name, ())):
+        if inventory.kvm_host(host) is None or not host.guest_name:
+            raise ExperimentError(
+                f"{resolved.file}: first_answer: the inventory does not say what starts {host.name}; set "
+                "vmtoll_kvm_host and vmtoll_domain, or leave `first_answer` out"
+            )
 
 
 def _check_boots(inventory: Inventory) -> None:

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -16,7 +16,8 @@ from vmtoll.analysis.run import Run, load_run
 from vmtoll.capacity.consolidation import Consolidation, SharedCapacity, SharedRate
 from vmtoll.capacity.estimate import ByEnd, End
 from vmtoll.capacity.fleet import FleetPlan
-from vmtoll.capacity.limits import BindingLimit, CapacityNote, CapacityNoteCode, Limit
+from vmtoll.capacity.limits import BindingLimit, Limit
+from vmtoll.capacity.notes import CapacityNote
 from vmtoll.capacity.objective import Demand, Slo, SloPart
 from vmtoll.capacity.planner import CapacityAssessment, CapacityResult, assess_capacity
 from vmtoll.capacity.scaling import LevelKind, Scaling, Usl
@@ -119,8 +120,13 @@ def lines(run: Run) -> Sections:
             **{limit: capacity.binding_text(LIMITS.get(limit, BindingLimit(limit))) for limit in Limit},
             "growth": capacity.binding_text(BindingLimit(Limit.OBJECTIVE, SloPart.GROWTH)),
         },
-        "A note": {code: capacity.note_text(CapacityNote(code, FIGURES)) for code in CapacityNoteCode},
+        "A note": {kind.code: capacity.note_text(noted(kind)) for kind in get_args(CapacityNote)},
     }  # fmt: skip
+
+
+def noted(kind: type[Any]) -> CapacityNote:
+    """A note of this kind."""
+    return kind(**{field.name: FIGURES[field.name] for field in fields(kind) if field.name != "code"})  # type: ignore[no-any-return]
 
 
 def refusals(folder: Path) -> Sections:
