@@ -1,6 +1,7 @@
 """`vmtoll bisect`: what it prints before it measures, and bad input."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_what_it_takes_is_said_and_a_dry_run_writes_nothing(
     assert said["candidates"][0] == "linux-6.1"
     assert said["requests_to_first_looks"] > 0
     assert exit_code(monkeypatch, tmp_path, *words) == 0
-    assert "7 candidates between the anchors: at most 7 sittings and 35 minutes" in capsys.readouterr().out
+    assert re.search("^7 candidates .*7 sittings and 35 min", capsys.readouterr().out)
     assert not list((tmp_path / "results").rglob("*.*"))
 
 
