@@ -111,9 +111,7 @@ def test_a_dataset_holds_every_table_of_a_run(tmp_path: Path) -> None:
     (file,) = (data / "verdicts").rglob("*.parquet")
     file.unlink()
     assert not has_run(data, "spring", "one", run)
-    with pytest.raises(
-        LoadError, match=r"data: trials/.*Z-one\.parquet has no table verdicts; write that run again with `vmtoll part"
-    ):
+    with pytest.raises(LoadError, match=r"data: trials/.*Z-one\.parquet .*table verdicts; .*`vmtoll part"):
         campaign_figures(str(data))
     add_run(run, data, "spring", "one")
     assert campaign_figures(str(data)).effects
@@ -382,15 +380,15 @@ def test_unreadable_input_is_reported(tmp_path: Path) -> None:
         campaign_figures(str(data))
     for name in ("spring", "summer"):
         partition(run, data, name, "one")
-    with pytest.raises(LoadError, match="holds the campaigns spring, summer; choose one with --campaign"):
+    with pytest.raises(LoadError, match=r" spring, summer; .*--campaign"):
         campaign_figures(str(data))
     assert campaign_figures(str(data), "summer").campaign == "summer"
-    with pytest.raises(LoadError, match="no campaign autumn here; choose another"):
+    with pytest.raises(LoadError, match="no campaign autumn"):
         campaign_figures(str(data), "autumn")
-    with pytest.raises(LoadError, match=r"test bed '\.\./x': letters, digits"):
+    with pytest.raises(LoadError, match=r"test bed '\.\./x': "):
         partition(run, data, "spring", "../x")
     half = run_of(tmp_path, "half", 0.9, status="running")
-    with pytest.raises(LoadError, match="finish the run first"):
+    with pytest.raises(LoadError, match="finish the run"):
         partition(half, data, "spring", "half")
 
 
