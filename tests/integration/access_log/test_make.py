@@ -5,7 +5,6 @@ import random
 import re
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import yaml
 from benchmarks import access_log
 from tests.support.logs import BEGIN_S, Hit, day, make_workload, write
 from tests.support.measured import run
+from tests.support.program import vmtoll
 from tests.support.records import assert_sound, primary, records_of
 from vmtoll import sites
 from vmtoll.access_log import Options, from_log
@@ -28,8 +28,6 @@ from vmtoll.paths import PROJECT
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import load
 from vmtoll.spec.workload import load_workloads
-
-VMTOLL = Path(sys.executable).parent / "vmtoll"
 
 
 def connections(hits: list[Hit], idle_s: int) -> list[int]:
@@ -216,8 +214,7 @@ def test_a_site_that_cannot_keep_the_bytes_says_what_it_misjudges(
     tmp_path: Path, size_bytes: int, words: list[str], cut: int, advice: str
 ) -> None:
     hits = [Hit(BEGIN_S + i, path=f"/{i}", body_bytes=size_bytes) for i in range(40)]
-    command: list[str | Path] = [VMTOLL, "workload", "from-log", write(tmp_path / "a.log", hits), *words, "--output"]
-    done = subprocess.run([*command, tmp_path / "out"], capture_output=True, text=True, check=True)
+    done = vmtoll("workload", "from-log", write(tmp_path / "a.log", hits), *words, "--output", tmp_path / "out")
     site = json.loads((tmp_path / "out/from-log.summary.json").read_text())["site"]
     assert (site["of"]["cut"], site["mean_body_deviates"]) == (cut, True)
     kept_bytes = site["body_bytes_mean"]
@@ -233,8 +230,9 @@ def test_a_site_that_cannot_keep_the_bytes_says_what_it_misjudges(
         f"site{advice}\n"
     ) in done.stdout
     if advice:
-        uncut = subprocess.run([*command[:4], "--output", tmp_path / "uncut"], capture_output=True, check=True)
-        assert b"misjudges" not in uncut.stdout, "the advice is true"
+        uncut = vmtoll("workload", "from-log", tmp_path / "a.log", "--output", tmp_path / "uncut")
+        assert uncut.returncode == 0, uncut.stderr
+        assert "misjudges" not in uncut.stdout, "the advice is true"
 
 
 @pytest.mark.parametrize(
@@ -248,8 +246,7 @@ def test_the_rate_to_plan_for_is_said_with_its_window(
     tmp_path: Path, seconds: int, said: list[str], rate_rps: float
 ) -> None:
     log = write(tmp_path / "a.log", [Hit(BEGIN_S + 25 + i // 5) for i in range(5 * seconds)])
-    command: list[str | Path] = [VMTOLL, "workload", "from-log", log, "--output", tmp_path / "out"]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    printed = vmtoll("workload", "from-log", log, "--output", tmp_path / "out").stdout
     assert [text for text in said if text not in printed] == []
     assert yaml.safe_load((tmp_path / "out/from-log.yml").read_text())["rate_rps"] == rate_rps
 
@@ -302,8 +299,7 @@ def test_the_objective_of_the_user_is_that_of_the_workloads(
     project: Registry, tmp_path: Path, words: tuple[str, ...], deadline_ms: float
 ) -> None:
     log = write(tmp_path / "a.log", day(50))
-    command: list[str | Path] = [VMTOLL, "workload", "from-log", log, "--output", project.root / "workloads", *words]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    printed = vmtoll("workload", "from-log", log, "--output", project.root / "workloads", *words).stdout
     for name in ("from-log", "from-log-sweep"):
         workload = load_workloads(name, project)[name]
         assert isinstance(workload, RateWorkload | SweepWorkload)

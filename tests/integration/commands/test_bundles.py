@@ -2,19 +2,14 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.committed_run import DEMO
+from tests.support.program import vmtoll
 from vmtoll.paths import PROJECT
 from vmtoll.publish.seal import verify
-
-
-def vmtoll(*words: str | Path) -> "subprocess.CompletedProcess[str]":
-    program = Path(sys.executable).parent / "vmtoll"
-    return subprocess.run([program, *words], capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")

@@ -17,15 +17,10 @@ import pytest
 
 from tests.support.committed_run import DEMO
 from tests.support.measured import plan
+from tests.support.program import VMTOLL, started, vmtoll
 from tests.support.small_disk import fill, mounted
 from vmtoll.runs.folder import read_manifest
 from vmtoll.spec.catalog import Registry
-
-VMTOLL = Path(sys.executable).parent / "vmtoll"
-
-
-def vmtoll(*words: str | Path, **environment: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([VMTOLL, *words], capture_output=True, text=True, check=False, env=os.environ | environment)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +330,7 @@ def test_any_encoding_of_the_terminal_will_do(words: tuple[str, ...], tmp_path: 
     """What the encoding lacks is printed as in JSON, so that JSON stays the same for programs."""
     run = shutil.copytree(DEMO, tmp_path / "run")
     typed = [word.format(run=run) for word in words]
-    done, utf_8 = (vmtoll(*typed, PYTHONIOENCODING=encoding) for encoding in ("ascii", "utf-8"))
+    done, utf_8 = (started(*typed, PYTHONIOENCODING=encoding) for encoding in ("ascii", "utf-8"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.isascii()
     if "--json" in words:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.program import vmtoll
+
 LIBVIRTD = shutil.which("libvirtd", path="/usr/sbin:/usr/bin")
 NOBODY = 65534  # libvirt gives root no session
 pytestmark = pytest.mark.skipif(not (LIBVIRTD and shutil.which("virsh")), reason="libvirt-daemon is not installed")
@@ -62,9 +64,7 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def diagnose(*words: str) -> "subprocess.CompletedProcess[str]":
-    program = "from vmtoll.cli import main; main()"
-    argv = [sys.executable, "-c", program, "diagnose", *words]
-    return subprocess.run(argv, capture_output=True, text=True, check=False)
+    return vmtoll("diagnose", *words)
 
 
 def dumped(uri: str) -> str:

@@ -5,13 +5,13 @@ import os
 import shlex
 import socket as sockets
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.program import vmtoll
 from tests.support.qemu_process import PLAIN, QEMU, qemu
 
 NAME = f"vmtoll-test-{os.getpid()}"
@@ -45,8 +45,7 @@ def socket(words: Sequence[str], tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def diagnose(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    argv = [sys.executable, "-c", "from vmtoll.cli import main; main()", "diagnose", *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, check=False)
+    return vmtoll("diagnose", *arguments)
 
 
 @pytest.fixture(scope="module")

@@ -2,21 +2,14 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.support.committed_run import DEMO
 from tests.support.older_schema import as_schema_2
+from tests.support.program import vmtoll
 from vmtoll.analysis.run import load_run
 from vmtoll.publish.bundle import open_run
 from vmtoll.publish.seal import seal
-
-VMTOLL = Path(sys.executable).parent / "vmtoll"
-
-
-def vmtoll(*words: str | Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([VMTOLL, *words], capture_output=True, text=True, check=False)
 
 
 def older_copy(folder: Path) -> Path:

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.monitor import monitor
+from tests.support.program import vmtoll
 from vmtoll import hypervisors
 from vmtoll.agent.servers import wait_until
 from vmtoll.hypervisors.process import ProcessGuest
@@ -80,8 +80,7 @@ def test_a_unit_that_does_not_run_is_one_sentence(line: AgentLine) -> None:
 
 
 def diagnose(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    argv = [sys.executable, "-c", "from vmtoll.cli import main; main()", "diagnose", *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, check=False)
+    return vmtoll("diagnose", *arguments)
 
 
 def test_diagnose_shows_its_threads_with_cpu_and_waits(process: "subprocess.Popen[str]") -> None:

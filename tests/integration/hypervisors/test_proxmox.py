@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.program import vmtoll
 from tests.support.qemu_process import qemu
 from vmtoll import hypervisors
 from vmtoll.agent.changed import changes_left, clean_up
@@ -138,8 +139,7 @@ def test_a_guest_that_a_killed_agent_left_paused_is_listed_and_goes_on(guest: Pr
 
 
 def diagnose(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    argv = [sys.executable, "-c", "from vmtoll.cli import main; main()", "diagnose", *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, check=False)
+    return vmtoll("diagnose", *arguments)
 
 
 @pytest.fixture

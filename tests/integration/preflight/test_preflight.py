@@ -1,17 +1,16 @@
 """The checks before a run, on machines that are this one: real agents, real iperf3, faults injected."""
 
 import json
-import os
 import re
 import shutil
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.support.program import vmtoll
 from tests.support.this_machine import free_port, local_lab, opened_lab
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.errors import HostLostError
@@ -19,8 +18,6 @@ from vmtoll.preflight import checks, results
 from vmtoll.preflight.checks import clock, free, guests, kvm, link, network, system
 from vmtoll.preflight.lab import PROBES, Lab
 from vmtoll.preflight.result import CheckResult
-
-VMTOLL = Path(sys.executable).parent / "vmtoll"
 
 
 def by_machine(found: list[CheckResult]) -> dict[str, CheckResult]:
@@ -192,8 +189,7 @@ def test_the_verb_prints_every_finding_and_its_exit_code_is_the_verdict(tmp_path
     variables = tree["_meta"]["hostvars"]
     variables["metal"]["vmtoll_enviroment"] = "metal"
     path.write_text(yaml.safe_dump({"all": {"children": {g: {"hosts": {h: variables[h]}} for g, h in groups.items()}}}))
-    argv: list[str | Path] = [VMTOLL, "preflight", "-i", path]
-    told = subprocess.run([*argv, "--json"], capture_output=True, text=True, check=False, env=os.environ)
+    told = vmtoll("preflight", "-i", path, "--json")
     assert told.returncode == 1, told.stderr
     report = json.loads(told.stdout)
     assert report["fit"] is False

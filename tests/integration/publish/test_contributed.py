@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.committed_run import DEMO
+from tests.support.program import vmtoll
 from tests.support.synthetic_run import Truth, make_run
 from vmtoll.model.errors import LoadError
 from vmtoll.publish.bundle import publish
@@ -158,13 +157,11 @@ def test_the_site_shows_what_is_admitted_and_names_what_is_refused(bundle: Path,
     results = tmp_path / "results"
     shutil.copytree(bundle, results / "contributed" / "good")
     (bundle / "report.html").write_text("<script>theirs</script>")
-    program = "from vmtoll.cli import main; main()"
-    argv = [sys.executable, "-c", program, "site", "--results", str(results), "--output", str(tmp_path / "site")]
-    done = subprocess.run([*argv, "--from", str(bundle)], capture_output=True, text=True, check=False)
+    done = vmtoll("site", "--results", results, "--output", tmp_path / "site", "--from", bundle)
     assert done.returncode == 1
     assert done.stderr.startswith(f"vmtoll: refused: {bundle / 'report.html'}: ") and "SHA256SUMS" in done.stderr
     assert done.stderr.count("\n") == 1
-    assert subprocess.run(argv, capture_output=True, check=False).returncode == 0
+    assert vmtoll("site", "--results", results, "--output", tmp_path / "site").returncode == 0
     files = {str(file.relative_to(tmp_path / "site")) for file in (tmp_path / "site").rglob("*") if file.is_file()}
     assert files == {"index.html", "runs/contributed/good/disclosure.html"}
     assert '"id":"contributed/good"' in (tmp_path / "site" / "index.html").read_text()
