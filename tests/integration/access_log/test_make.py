@@ -190,7 +190,7 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize("lines", [7, 200, 1000, 4000])
+@pytest.mark.parametrize("lines", [7, 200, 1000, pytest.param(4000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("hits", LARGE.values(), ids=LARGE)
 def test_the_site_keeps_the_bytes_of_the_log(tmp_path: Path, hits: list[Hit], lines: int) -> None:
     summary, manifest = make_workload([write(tmp_path / "a.log", hits)], tmp_path / "out", lines=lines)
