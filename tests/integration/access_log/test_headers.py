@@ -187,4 +187,4 @@ def test_what_the_log_does_not_show_is_said(tmp_path: Path) -> None:
         log = write(tmp_path / f"{kind}.log", lines)
         assert site([log], tmp_path / kind)["headers_unknown"] == kind
     printed = vmtoll("workload", "from-log", tmp_path / "by-format.log", "--output", tmp_path / "o").stdout
-    assert "note:         this format counts headers with the bodies, and no answer 304 or 204" in printed
+    assert "format counts headers" in printed

