@@ -12,8 +12,18 @@ from vmtoll.loadgen import OpenLoad, ToolResult
 from vmtoll.machines.session import Machines, Session
 from vmtoll.model.errors import AgentError, ToolError
 from vmtoll.model.inventory import Host
-from vmtoll.model.operation import Operation, OperationTimes
-from vmtoll.trial.operation import OperationDriver, Spell, course, log_of, noticed, planned_spell, times
+from vmtoll.model.operation import MigrationFigures, Operation, OperationTimes
+from vmtoll.trial.disruption import Log
+from vmtoll.trial.operation import (
+    OperationDriver,
+    Spell,
+    course,
+    log_of,
+    noticed,
+    planned_spell,
+    refuse_unreachable,
+    times,
+)  # fmt: skip
 
 DONE = {"exit_status": 0, "timed_out": False, "stdout": "", "stderr": "", "wall_s": 0.5, "started_at": 100.0}
 COMMAND = Operation(of="metal", do="command", on="guest", command="sync", revert="true", at_s=2)
@@ -95,6 +105,34 @@ def test_what_is_kept_of_a_load() -> None:
         noticed(log, Spell(52_000_000.0, 60_490_000.0), 50)
     with pytest.raises(ToolError, match="no request was answered"):
         log_of(load, ToolResult(0, 0, 5, 1.0))
+
+
+def test_a_guest_that_does_not_answer_where_it_moved_to() -> None:
+    move = Operation(of="kvm-default", do="migrate", to="big2", at_s=2)
+    log = Log(*(np.array(times_us, dtype=np.int64) for times_us in ([1, 2, 3, 4], [1, 2, 4], [1, 1, 1])))
+    refuse_unreachable(move, log, Spell(2.0, 3.0))
+    refuse_unreachable(COMMAND, log, Spell(2.0, 5.0))
+    with pytest.raises(
+        ToolError, match="kvm-default answered no request after it had moved to big2: its address stays"
+    ):
+        refuse_unreachable(move, log, Spell(2.0, 4.0))
+
+
+def test_what_libvirt_says_of_a_migration_is_kept_with_its_times() -> None:
+    info = "Time elapsed:     5061 ms\nTotal downtime:   245 ms\n"
+    line = Line(DONE | {"stdout": info})
+    operation = driver(line)
+    operation.operation = Operation(of="metal", do="migrate", to="big2", at_s=2)
+    assert operation.has_new_process
+    assert operation.is_elsewhere
+    assert operation.end(operation.begin()).migration == MigrationFigures(
+        total_s=5.061, downtime_ms=245, memory_mib=0, disk_mib=0
+    )
+    line.done = DONE | {"timed_out": True}
+    with pytest.raises(
+        ToolError, match="longer than 120 s; raise limit_s or bandwidth_mib_per_s, or allow auto_conver"
+    ):
+        operation.end(operation.begin())
 
 
 def test_the_time_of_an_operation_in_loads_without_one() -> None:
