@@ -117,8 +117,6 @@ def _with_disruption(driver: LoadDriver, run: ToolRun, measurement: Measurement,
     log = operation.log_of(run.load, run.result)
     spell = run.spell or operation.planned_spell(driver.session, driver.arm.environment, float(log.planned[0]))
     noticed = operation.noticed(log, spell, deadline_ms)
-    if run.spell and driver.operation:
-        operation.refuse_unreachable(driver.operation.operation, log, run.spell)
     done = operation.times(log, spell) if run.spell else None
     driver.session.store.write_file(f"operations/{driver.name}.json", operation.course(log, spell, done))
     return replace(

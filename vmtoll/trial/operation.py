@@ -20,6 +20,7 @@ from vmtoll.machines.session import Machines, Session
 from vmtoll.model.errors import AgentError, HostLostError, ToolError
 from vmtoll.model.finding import Code
 from vmtoll.model.operation import MigrationFigures, Operation, OperationTimes
+from vmtoll.model.transport import Transport
 from vmtoll.trial.disruption import Disruption, Log, disruption, windows
 
 # What an operation does to a guest, and what the machines spend on it: its effect, and no fault of the trial.
@@ -29,6 +30,8 @@ EXPECTED = frozenset({
 })  # fmt: skip
 _TRAVEL_S = 15.0
 _LOOKS = 3
+# How long a guest that has moved may take to answer a client.
+_ANSWER_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,22 @@ class OperationDriver:
         migration = migration_figures(done["stdout"]) if self.operation.do == "migrate" else None
         return Spell(begin_s * 1e6, (begin_s + done["wall_s"]) * 1e6, migration)
 
+    def refuse_unreachable(self, client: AgentLine, transport: Transport) -> None:
+        """Raise ToolError for a guest that does not answer its client on the host that it moved to; HostLostError."""
+        if not self.is_elsewhere:
+            return
+        host, file = self.sut.host, self.session.content["files"][0]
+        address = {"host": host.seen_from(client.host), "port": transport.port(host.port), "tls": transport.tls}
+        files = [{"path": f"{self.session.site.name}/{file['path']}", "sha256": file["sha256"]}]
+        try:
+            client.call("http_check", 2 * _TRAVEL_S + _ANSWER_S, **address, files=files, limit_s=_ANSWER_S)
+        except AgentError as error:
+            raise ToolError(
+                f"operation {self.environment}: {host.name} does not answer {client.host.name} on {self.operation.to}; "
+                f"its address stays the same, so both hosts must put it into one network (layer 2): {error}",
+                self.operation.to,
+            ) from error
+
     def undo(self) -> None:
         """Make the machine what it was before, with its clock. Raises AgentError, HostLostError."""
         self.release()
@@ -164,16 +183,6 @@ def noticed(log: Log, spell: Spell, deadline_ms: float) -> Disruption:
     if beyond_s > 0:
         raise ToolError(f"the operation ended {beyond_s:.1f} s after the last request was due; raise duration_s")
     return disruption(log, spell.begin_us, spell.end_us, deadline_ms * 1000)
-
-
-def refuse_unreachable(operation: Operation, log: Log, spell: Spell) -> None:
-    """Raise ToolError for a guest that no longer answered after it had moved to another host."""
-    if operation.do == "migrate" and float(log.sent[-1]) <= spell.end_us:
-        raise ToolError(
-            f"{operation.of} answered no request after it had moved to {operation.to}: its address stays the same, so "
-            "both hosts must put it into one network (layer 2)",
-            operation.to,
-        )
 
 
 def times(log: Log, spell: Spell) -> OperationTimes:

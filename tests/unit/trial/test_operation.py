@@ -9,21 +9,13 @@ import numpy as np
 import pytest
 
 from vmtoll.loadgen import OpenLoad, ToolResult
+from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.session import Machines, Session
 from vmtoll.model.errors import AgentError, ToolError
 from vmtoll.model.inventory import Host
 from vmtoll.model.operation import MigrationFigures, Operation, OperationTimes
-from vmtoll.trial.disruption import Log
-from vmtoll.trial.operation import (
-    OperationDriver,
-    Spell,
-    course,
-    log_of,
-    noticed,
-    planned_spell,
-    refuse_unreachable,
-    times,
-)  # fmt: skip
+from vmtoll.model.transport import Transport
+from vmtoll.trial.operation import OperationDriver, Spell, course, log_of, noticed, planned_spell, times
 
 DONE = {"exit_status": 0, "timed_out": False, "stdout": "", "stderr": "", "wall_s": 0.5, "started_at": 100.0}
 COMMAND = Operation(of="metal", do="command", on="guest", command="sync", revert="true", at_s=2)
@@ -54,7 +46,10 @@ class Line:
 
 def driver(line: Line) -> OperationDriver:
     experiment = SimpleNamespace(during={"metal-command": COMMAND})
-    session = SimpleNamespace(resolved=SimpleNamespace(experiment=experiment), on_host=lambda guest: None)
+    session = SimpleNamespace(
+        resolved=SimpleNamespace(experiment=experiment), on_host=lambda guest: None, site=SimpleNamespace(name="small"),
+        content={"files": [{"path": "a.html", "sha256": "00"}]},
+    )  # fmt: skip
     machines = SimpleNamespace(suts=[line], host=None)
     return OperationDriver(cast(Session, session), "metal-command", cast(Machines, machines), None)
 
@@ -108,14 +103,16 @@ def test_what_is_kept_of_a_load() -> None:
 
 
 def test_a_guest_that_does_not_answer_where_it_moved_to() -> None:
-    move = Operation(of="kvm-default", do="migrate", to="big2", at_s=2)
-    log = Log(*(np.array(times_us, dtype=np.int64) for times_us in ([1, 2, 3, 4], [1, 2, 4], [1, 1, 1])))
-    refuse_unreachable(move, log, Spell(2.0, 3.0))
-    refuse_unreachable(COMMAND, log, Spell(2.0, 5.0))
-    with pytest.raises(
-        ToolError, match="kvm-default answered no request after it had moved to big2: its address stays"
-    ):
-        refuse_unreachable(move, log, Spell(2.0, 4.0))
+    class Client(Line):
+        def call(self, op: str, timeout_s: float = 30.0, **args: Any) -> Any:
+            raise AgentError(f"client: {op}: http://{args['host']}:{args['port']} does not answer", "client")
+
+    client = cast(AgentLine, Client(host=Host("client", "client", {})))
+    operation = driver(Line(host=Host("web1", "kvm_guest", {"ansible_host": "192.0.2.7"})))
+    operation.refuse_unreachable(client, Transport())
+    operation.operation = Operation(of="metal", do="migrate", to="big2", at_s=2)
+    with pytest.raises(ToolError, match=r"web1 does not answer client on big2; .*one network \(layer 2\): client: "):
+        operation.refuse_unreachable(client, Transport())
 
 
 def test_what_libvirt_says_of_a_migration_is_kept_with_its_times() -> None:
