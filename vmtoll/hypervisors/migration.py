@@ -33,6 +33,10 @@ state() {  # of a guest that may go while it is asked for
     elif has "$1"; then exit 1
     else echo absent; fi
 }
+# A guest that was made anew since then is not the one that moved.
+if [ -s "$folder/inactive.xml" ] && uuid=$(here domuuid "$domain" 2>/dev/null); then
+    grep -qF "<uuid>$uuid</uuid>" "$folder/inactive.xml" || { rm -rf -- "$folder"; exit 0; }
+fi
 rest() {
     n=0
     while job=$("$1" domjobinfo "$domain" 2>/dev/null) && ! echo "$job" | grep -q 'Job type: *None'; do
@@ -40,6 +44,10 @@ rest() {
         [ $((n += 1)) -le 240 ] || { echo "its migration does not end" >&2; exit 1; }
         sleep 0.5
     done
+}
+end() {  # also of a guest that libvirt ends at the same time
+    "$1" destroy "$domain" 2>/dev/null
+    case $(state "$1") in absent | "shut off") ;; *) echo "$domain does not end" >&2; exit 1;; esac
 }
 come_back() {
     there migrate --live --persistent --undefinesource --copy-storage-all --abort-on-error \\
@@ -53,15 +61,15 @@ while h=$(state here) && t=$(state there) || exit 1; [ "$h/$t" = paused/paused ]
 done
 case "$h/$t" in
     */running) [ "$h" != running ] || { echo "it runs on both hosts" >&2; exit 1; }
-        [ "$h" != paused ] || here destroy "$domain" || exit 1
+        [ "$h" != paused ] || end here
         come_back;;
     running/absent | "shut off/absent") ;;
-    running/*) [ "$t" = "shut off" ] || there destroy "$domain" || ! has there || exit 1
+    running/*) [ "$t" = "shut off" ] || end there
         ! has there || there undefine "$domain" --keep-nvram || exit 1;;
     paused/absent) here resume "$domain" || exit 1;;
     absent/paused) there resume "$domain" || exit 1
         come_back;;
-    "absent/shut off" | "shut off/shut off" | "paused/shut off") [ "$h" != paused ] || here destroy "$domain" || exit 1
+    "absent/shut off" | "shut off/shut off" | "paused/shut off") [ "$h" != paused ] || end here
         there start "$domain" || exit 1
         come_back;;
     *) echo "here it is $h, there $t: run it where its disk is newest; $folder has its definition" >&2; exit 1;;
@@ -91,6 +99,7 @@ def _prepare(copies: Sequence[DiskCopy]) -> str:
     """Keeps the guest's definitions, and makes the disks on the target: without them libvirt would, at full size."""
     lines = [
         "set -e",
+        'rm -rf -- "$folder"',
         'mkdir -p "$folder"',
         'here dumpxml "$domain" --inactive --security-info >"$folder/inactive.xml"',
         'here dumpxml "$domain" --migratable --security-info >"$folder/live.xml"',

@@ -177,6 +177,17 @@ def test_a_guest_that_went_off_there_comes_back_running(domain: Domain) -> None:
         file.unlink()
 
 
+def test_a_guest_that_was_made_anew_is_left_alone(domain: Domain) -> None:
+    """Its name is that of the one which moved; libvirt gave it another UUID."""
+    before, commands = domain.state(), domain.script()
+    shell(commands.prepare)
+    file = KEPT / "inactive.xml"
+    file.write_text(re.sub("<uuid>.*</uuid>", "<uuid>11111111-1111-1111-1111-111111111111</uuid>", file.read_text()))
+    shell(commands.undo)
+    domain.hosts.virsh(domain.hosts.two, "vol-delete", str(domain.hosts.guests / "one.qcow2"))
+    assert domain.state() == before
+
+
 def test_an_undo_that_cannot_tell_changes_nothing(domain: Domain) -> None:
     """The target does not answer: the guest may run there."""
     commands, before = domain.script(), domain.state()
