@@ -284,8 +284,8 @@ class HostVars(GuestVariables):
     migration_uri: str | None = _variable(
         None,
         "KVM host",
-        "where the other KVM hosts reach its libvirt, for `do: migrate`; unset: `qemu+ssh://ADDRESS/system`, as their"
-        " root and its `ansible_user`",
+        "where the other KVM hosts reach its libvirt, for `do: migrate`; unset: `qemu+ssh://USER@ADDRESS/system`,"
+        " with its `ansible_user`",
     )
     image_url: str | None = _variable(
         None,
