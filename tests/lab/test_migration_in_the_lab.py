@@ -3,6 +3,7 @@ after vmtoll was killed in the middle.
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -36,6 +37,10 @@ MOVES = PLAIN | {
     "duration_s": 45.0, "seed": 1,
     "during": {"migrate": {"of": "kvm-default", "do": "migrate", "to": "kvm-host2", "at_s": 3}},
 }  # fmt: skip
+
+
+# Where its trial is not to end.
+BEGINS = MOVES | {"duration_s": 15.0}
 
 
 class Guest:
@@ -79,7 +84,7 @@ class Guest:
             "snapshots": self.virsh(known[0], "snapshot-list", self.name),
             "files": sorted(file.name for file in (LAB / "guests").iterdir()),
             "files there": sorted(file.name for file in (LAB / "hosts" / "kvm-host2" / "guests").iterdir()),
-            "notes": sorted(file.name for file in Path("/var/lib/vmtoll").glob(f"*-of-{self.name}*")),
+            "notes": sorted(file.name for file in Path("/var/lib/vmtoll").glob(f"change-of-{self.name}.json")),
             "kept": Path(FOLDER.format(domain=self.name)).exists(),
         }
 
@@ -137,6 +142,24 @@ def test_a_target_that_has_the_disk_already_is_refused(inventory: Path, guest: G
     assert not list(tmp_path.rglob("trials.jsonl"))
 
 
+def test_a_guest_that_does_not_answer_there_comes_back(inventory: Path, guest: Guest, tmp_path: Path) -> None:
+    """The target's bridge sends what is for the guest to the other hosts, as one of another network would."""
+    mac = re.search(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}", guest.virsh("kvm-host1", "domiflist", guest.name))
+    assert mac is not None
+    entry = [mac[0], "dev", "eth0", "master", "static"]
+    bridge = ["bridge", "-netns", "vmtoll-kvm-host2", "fdb"]
+    subprocess.run([*bridge, "replace", *entry], check=True)
+    try:
+        _, records = measure(written(tmp_path, BEGINS), inventory, tmp_path / "results")
+    finally:
+        subprocess.run([*bridge, "delete", *entry], check=True)
+    moved = [record for record in records if record.arm.environment == "migrate"]
+    assert moved
+    for record in moved:
+        assert record.validity is Validity.INVALID
+        assert "kvm does not answer client on kvm-host2; its address stays the same" in str(record.findings)
+
+
 @pytest.mark.parametrize("moment", ["while it moves", "when it has moved"])
 def test_a_killed_run_leaves_the_guest_as_it_was(inventory: Path, guest: Guest, tmp_path: Path, moment: str) -> None:
     """The agent of its own KVM host brings it back."""
@@ -172,5 +195,5 @@ def test_the_next_run_brings_the_guest_back(inventory: Path, guest: Guest, tmp_p
 
 def started(inventory: Path, folder: Path) -> "subprocess.Popen[bytes]":
     """A run that moves the guest, in a process of its own."""
-    words = [str(path) for path in (written(folder, MOVES), inventory, folder / "killed")]
+    words = [str(path) for path in (written(folder, BEGINS), inventory, folder / "killed")]
     return subprocess.Popen([sys.executable, "-c", RUN, *words], cwd=PROJECT)
