@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.kvm_hosts import KvmHosts, Line, kvm_hosts
 from tests.support.libvirt import MISSING
+from vmtoll.agent.applied import Applied
 from vmtoll.hypervisors.libvirt import LibvirtGuest
 from vmtoll.hypervisors.migration import FOLDER, migration_figures
 from vmtoll.hypervisors.operations import script
@@ -175,6 +176,18 @@ def test_a_guest_that_went_off_there_comes_back_running(domain: Domain) -> None:
     assert domain.has(91)
     for file in hosts.there.iterdir():
         file.unlink()
+
+
+def test_the_next_agent_brings_it_back_after_a_kill(domain: Domain, tmp_path: Path) -> None:
+    """vmtoll and its agent were killed, and the migration went on by itself: the note on the host remains."""
+    before, commands = domain.state(), domain.script()
+    killed = Applied(tmp_path)
+    killed.apply("migrate", commands.prepare, commands.undo, 60, guest="guest1")
+    shell(commands.run)
+    assert domain.on(domain.hosts.two)
+    assert Applied(tmp_path).revert("guest1") == {"ran": True, "boots": False}
+    assert domain.state() == before
+    assert Applied(tmp_path).revert("guest1") == {"ran": False, "boots": False}
 
 
 def test_a_guest_that_was_made_anew_is_left_alone(domain: Domain) -> None:
