@@ -142,24 +142,6 @@ def test_a_target_that_has_the_disk_already_is_refused(inventory: Path, guest: G
     assert not list(tmp_path.rglob("trials.jsonl"))
 
 
-def test_a_guest_that_does_not_answer_there_comes_back(inventory: Path, guest: Guest, tmp_path: Path) -> None:
-    """The target's bridge sends what is for the guest to the other hosts, as one of another network would."""
-    mac = re.search(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}", guest.virsh("kvm-host1", "domiflist", guest.name))
-    assert mac is not None
-    entry = [mac[0], "dev", "eth0", "master", "static"]
-    bridge = ["bridge", "-netns", "vmtoll-kvm-host2", "fdb"]
-    subprocess.run([*bridge, "replace", *entry], check=True)
-    try:
-        _, records = measure(written(tmp_path, BEGINS), inventory, tmp_path / "results")
-    finally:
-        subprocess.run([*bridge, "delete", *entry], check=True)
-    moved = [record for record in records if record.arm.environment == "migrate"]
-    assert moved
-    for record in moved:
-        assert record.validity is Validity.INVALID
-        assert "kvm does not answer client on kvm-host2; its address stays the same" in str(record.findings)
-
-
 @pytest.mark.parametrize("moment", ["while it moves", "when it has moved"])
 def test_a_killed_run_leaves_the_guest_as_it_was(inventory: Path, guest: Guest, tmp_path: Path, moment: str) -> None:
     """The agent of its own KVM host brings it back."""
@@ -180,17 +162,37 @@ def test_the_next_run_brings_the_guest_back(inventory: Path, guest: Guest, tmp_p
     try:
         wait_for(lambda: vmtoll.poll() is not None or guest.is_known_to("kvm-host2"), 240)
         assert vmtoll.poll() is None, "it ended by itself"
-    finally:
-        children = Path(f"/proc/{vmtoll.pid}/task/{vmtoll.pid}/children").read_text().split()
+        tasks = Path(f"/proc/{vmtoll.pid}/task").glob("*/children")
+        children = [pid for file in tasks for pid in file.read_text().split()]
         agents = [
             int(pid) for pid in children if b"import json, sys, types" in Path(f"/proc/{pid}/cmdline").read_bytes()
         ]
         for pid in (vmtoll.pid, *agents):
             os.kill(pid, signal.SIGKILL)
+    finally:
+        vmtoll.kill()
         vmtoll.wait()
     wait_for(lambda: guest.state()["running"] == guest.state()["known"] == ["kvm-host2"], 120)
     run(written(tmp_path, PLAIN), inventory, tmp_path / "results")
     assert guest.is_back
+
+
+def test_a_guest_that_does_not_answer_there_comes_back(inventory: Path, guest: Guest, tmp_path: Path) -> None:
+    """The target's bridge sends what is for the guest to the other hosts, as one of another network would."""
+    mac = re.search(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}", guest.virsh("kvm-host1", "domiflist", guest.name))
+    assert mac is not None
+    entry = [mac[0], "dev", "eth0", "master", "static"]
+    bridge = ["bridge", "-netns", "vmtoll-kvm-host2", "fdb"]
+    subprocess.run([*bridge, "replace", *entry], check=True)
+    try:
+        _, records = measure(written(tmp_path, BEGINS), inventory, tmp_path / "results")
+    finally:
+        subprocess.run([*bridge, "delete", *entry], check=True)
+    moved = [record for record in records if record.arm.environment == "migrate"]
+    assert moved
+    for record in moved:
+        assert record.validity is Validity.INVALID
+        assert "kvm does not answer client on kvm-host2; its address stays the same" in str(record.findings)
 
 
 def started(inventory: Path, folder: Path) -> "subprocess.Popen[bytes]":
