@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -122,8 +123,12 @@ def domain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Domain]:
         hosts.virsh(hosts.one, "define", str(file))
         hosts.virsh(hosts.one, "start", NAME)
         hosts.virsh(hosts.one, "autostart", NAME)
-        yield Domain(hosts)
-        hosts.virsh(hosts.one, "destroy", NAME)
+        try:
+            yield Domain(hosts)
+        finally:  # wherever a test that failed has left it
+            for line in (hosts.one, hosts.two):
+                subprocess.run(["virsh", "-q", "-c", line.host.libvirt_uri, "destroy", NAME], check=False)
+            shutil.rmtree(KEPT, ignore_errors=True)
 
 
 def test_a_guest_moves_and_comes_back_with_its_newest_disk(domain: Domain) -> None:
