@@ -75,7 +75,8 @@ class Applied:
             except UnsupportedSettingError as error:
                 raise RuntimeError(f"change {name}: {error}") from None
             others = self.host.files(IRQS) if (settings or {}).get("smt") else ()  # the kernel moves them
-            was = {key: self.host.read(key) for key in (*values, *others)}
+            held = self._held_by_others(guest)
+            was = {key: held[key] if key in held else self.host.read(key) for key in (*values, *others)}
             note = {"name": name, "revert": revert, "limit_s": limit_s, "boot": boot, "boots": boots, "guest": guest}
             self._write(guest, {**note, "was": was})
             try:
@@ -130,11 +131,20 @@ class Applied:
         if before["revert"]:
             self._run(before["revert"], max(before["limit_s"], REVERT_LIMIT_S), always=True)
         if before["boot"] == read("/proc/sys/kernel/random/boot_id"):  # else the boot has undone them
-            self._set(before.get("was", {}))
+            held = self._held_by_others(guest)
+            self._set({key: value for key, value in before.get("was", {}).items() if key not in held})
         if not boots and before.get("boots") and before["revert"]:
             self._write(guest, {**before, "name": "", "revert": "", "is_reverted": True})
         elif boots or not before.get("is_reverted"):
             self.file(guest).unlink(missing_ok=True)
+
+    def _held_by_others(self, guest: str) -> dict[str, str | None]:
+        """What the changes of other guests have set on this machine: key → its value before the first of them. The last
+        one that is reverted restores it.
+        """
+        boot = read("/proc/sys/kernel/random/boot_id")
+        others = [note for note in self.notes() if note.get("guest", "") != guest and note["boot"] == boot]
+        return {key: value for note in others for key, value in note.get("was", {}).items()}
 
     @property
     def host(self) -> Host:

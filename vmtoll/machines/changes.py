@@ -45,23 +45,26 @@ class Place:
         )  # fmt: skip
         return bool(answer["ran"])
 
-    def revert(self) -> dict[str, bool]:
+    def revert(self, *, boots: bool = True) -> dict[str, bool]:
         """Revert the change in place; `ran`: there was one; `boots`: the machine under test must boot to be without it.
 
-        Raises AgentError, HostLostError.
+        `boots`: also a change for which it must. Raises AgentError, HostLostError.
         """
-        answer: dict[str, bool] = self.line.call("revert", REVERT_S, guest=self.guest)
+        answer: dict[str, bool] = self.line.call("revert", REVERT_S, guest=self.guest, boots=boots)
         return answer
 
 
 def alter(session: Session, environment: str, tell: Listener) -> None:
     """Put the change of an environment in place, or revert the one that is there, or what an operation has left; boot
-    the machine if the change needs it. Does nothing in an experiment without changes and operations.
+    the machine if the change needs it. What the change of another guest did to its KVM host, which both may share, is
+    reverted. Does nothing in an experiment without changes and operations.
 
     Raises AgentError when a command fails, HostLostError, VmtollError when the machine does not come back.
     """
     experiment = session.resolved.experiment
     wanted = experiment.changes.get(environment)
+    if experiment.changes:
+        _revert_on_hosts(session, environment)
     for sut in session.inventory.machines.get(environment, ()) if experiment.variants else ():
         changes = [change for change in experiment.changes.values() if change.of == experiment.machine_of(environment)]
         ran = False
@@ -70,6 +73,19 @@ def alter(session: Session, environment: str, tell: Listener) -> None:
         if ran and any(change.boots for change in changes):
             session.line(sut).call("keep_change")
             boot_machine(session, sut, tell)
+
+
+def _revert_on_hosts(session: Session, environment: str) -> None:
+    """Revert the changes that KVM hosts have in place for guests of other environments, without those that a guest has
+    booted with: they are its own. A host that is lost is left alone. Raises AgentError.
+    """
+    measured = session.inventory.machines.get(environment, ())
+    for sut in session.inventory.under_test:
+        if sut not in measured:
+            for place in _places(session, sut):
+                if place.guest and not place.line.lost_because:
+                    with contextlib.suppress(HostLostError):  # who measures that guest is told
+                        place.revert(boots=False)
 
 
 def _places(session: Session, sut: Host) -> list[Place]:

@@ -136,6 +136,22 @@ def test_settings_are_set_and_restored(machine: Path, number: signal.Signals | N
     assert not (machine / NOTE).exists()
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_setting_that_several_guests_of_a_host_share_is_restored_by_the_last(machine: Path, is_killed: bool) -> None:
+    keys = change(machine / "log", apply="", revert="", settings={"halt_poll_ns": 0})
+    with agent(machine) as line:
+        for guest in ("web1", "web2"):
+            line.call("apply", **keys, guest=guest)
+        if is_killed:
+            os.kill(line.call("hello", root=str(machine))["pid"], signal.SIGKILL)
+    if is_killed:
+        with agent(machine) as line:
+            for guest, value in (("web1", "0"), ("web2", "200000")):
+                assert line.call("revert", guest=guest)["ran"] is True
+                assert values_of(machine)[0] == value
+    assert values_of(machine) == ["200000", "4096"]
+
+
 @pytest.mark.parametrize(
     ("keys", "said"),
     [

@@ -1,0 +1,50 @@
+"""What is in place on a KVM host while a guest is measured. Its real twin: tests/lab/test_vary_in_the_lab.py."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from vmtoll.machines.changes import alter
+from vmtoll.machines.session import Session
+from vmtoll.model.experiment import Change
+from vmtoll.model.inventory import Host, Inventory
+
+
+class Line:
+    """An agent that notes what it is asked."""
+
+    def __init__(self, host: Host, asked: list[tuple[Any, ...]]) -> None:
+        self.host, self.asked, self.lost_because = host, asked, None
+
+    def call(self, action: str, *_: float, **words: Any) -> dict[str, bool]:
+        self.asked.append((self.host.name, action, words.get("guest"), words.get("boots")))
+        return {"ran": False, "boots": False}
+
+
+@pytest.mark.parametrize(
+    ("environment", "reverted", "applied"), [("quiet", "web2", "web1"), ("kvm-multiqueue", "web1", None)]
+)
+def test_a_hosts_setting_for_one_guest_is_not_there_while_another_is_measured(
+    environment: str, reverted: str, applied: str | None
+) -> None:
+    host = Host("big1", "kvm_host", {})
+    web1, web2 = (Host(name, "kvm_guest", {"vmtoll_kvm_host": "big1"}) for name in ("web1", "web2"))
+    machines = {"kvm-default": [web1], "quiet": [web1], "kvm-multiqueue": [web2]}
+    asked: list[tuple[Any, ...]] = []
+    change = Change(of="kvm-default", settings={"ksm": "off"})  # type: ignore[arg-type]
+    experiment = SimpleNamespace(
+        changes={"quiet": change},
+        variants={"quiet": change},
+        machine_of=lambda name: {"quiet": "kvm-default"}.get(name, name),
+    )
+    session = SimpleNamespace(
+        resolved=SimpleNamespace(experiment=experiment), inventory=Inventory([], machines, {"big1": host}),
+        line=lambda machine: Line(machine, asked),
+    )  # fmt: skip
+    alter(cast("Session", session), environment, lambda event: None)
+    assert ("big1", "revert", reverted, False) in asked
+    assert ("big1", "revert", applied or "web2", False) not in asked
+    assert [guest for where, action, guest, _ in asked if (where, action) == ("big1", "apply")] == [applied] * bool(
+        applied
+    )
