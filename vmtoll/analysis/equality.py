@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from vmtoll.analysis.run import Run
-from vmtoll.model.facts import COMPARED, Facts, machine_of
+from vmtoll.model.facts import COMPARED, Facts, agree, machine_of
 from vmtoll.model.trial import Arm, Scenario
 
 # The facts of a machine and of a server that may be why two runs differ → whether a ratio of two environments answers
@@ -108,7 +108,7 @@ def flatten(facts: Facts, prefix: str = "") -> Iterable[tuple[str, str]]:
 
 def _compare(name: str, values: dict[str, str | None], declared: list[str]) -> ComparedFact:
     printed = {environment: value and short(value) for environment, value in values.items()}
-    if len(set(values.values())) == 1:
+    if agree(name, values.values()):
         return ComparedFact(name, FactStatus.EQUAL, dict(list(printed.items())[:1]))
     if any(_covers(item, name) for item in declared):
         return ComparedFact(name, FactStatus.DECLARED, printed)

@@ -13,7 +13,7 @@ from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.session import Session
 from vmtoll.model.disclosure import OPERATOR, DisclosedText, Disclosure, disclosed_texts
 from vmtoll.model.errors import AgentError, HostLostError, InventoryError
-from vmtoll.model.facts import COMPARED, Facts, HostFacts
+from vmtoll.model.facts import COMPARED, Facts, HostFacts, agree
 from vmtoll.model.hardware import Hardware, hardware_of
 from vmtoll.model.inventory import Host, Inventory
 from vmtoll.model.run import Differences, MachineDifference
@@ -332,8 +332,7 @@ def _names(session: Session, host: Host) -> list[str]:
 
 
 def _compare(fact: str, values: dict[str, Any]) -> list[MachineDifference]:
-    texts = {json.dumps(v, sort_keys=True) for v in values.values()}
-    return [] if len(texts) == 1 else [MachineDifference(fact=fact, values=values)]
+    return [] if agree(fact, values.values()) else [MachineDifference(fact=fact, values=values)]
 
 
 def differences(suts: Mapping[str, Mapping[str, Any]], declared: Sequence[str]) -> Differences:

@@ -1,5 +1,6 @@
 """The facts of a machine, in one table: how each fact limits a comparison."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -126,5 +127,16 @@ FACTS = (
     Fact("content_digest", "site content", boot=False),
     Fact("workers", "workers", boot=False),
 )
+# Firmware tables and the kernel's own layout take some pages more or less of equal machines.
+_MEMORY_TOLERANCE_KIB = 1024
 COMPARED = [fact.name for fact in FACTS if fact.compared]
 ALWAYS_DIFFER = [fact.name for fact in FACTS if fact.boot]
+
+
+def agree(name: str, values: Iterable[Any]) -> bool:
+    """Return whether machines agree in a fact. `values`: that of each, None where it is not known."""
+    known = list(values)
+    if name == "memory_kib" and all(str(value).isdigit() for value in known):
+        sizes_kib = [int(value) for value in known]
+        return max(sizes_kib) - min(sizes_kib) <= _MEMORY_TOLERANCE_KIB
+    return len({json.dumps(value, sort_keys=True) for value in known}) == 1
