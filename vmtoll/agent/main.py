@@ -25,6 +25,7 @@ from vmtoll.agent.applied import Applied
 from vmtoll.agent.changed import active_units, changes_left, clean_up
 from vmtoll.agent.commands import Commands
 from vmtoll.agent.conditions import clock, mask_of, network, ports, survey
+from vmtoll.agent.containers import Container, find_container
 from vmtoll.agent.disclosure import disclosure
 from vmtoll.agent.domains import Domains
 from vmtoll.agent.facts import (
@@ -90,6 +91,7 @@ class Agent:
         self.output_lock = threading.Lock()
         self.servers_lock = threading.Lock()
         self.qemu: dict[str, tuple[str, str]] = {}
+        self.containers: dict[str, Container] = {}
         self.op_exec, self.op_interrupt, self.op_kill = self.commands.run, self.commands.interrupt, self.commands.kill
         self.op_drop_caches = drop_caches
         self.domains = Domains()
@@ -282,8 +284,10 @@ class Agent:
         remote: tuple[str, int] | None = None,
         uri: str = "qemu:///system",
         guests: Mapping[str, GuestAddress] | None = None,
+        contained: Sequence[str] = (),
     ) -> Reading:
-        """Read the machine's counters, clocks and processes; with `server` or `domains`, also what these have used.
+        """Read the machine's counters, clocks and processes; with `server`, `domains` or `contained` (containers of
+        podman or Docker), also what these have used.
 
         `neighbours`: domains that belong to the trial, but are not measured. `remote`: count the local ports
         toward this address and port; `uri`: libvirt's, of the domains; `guests`: the addresses of the guests that
@@ -314,6 +318,7 @@ class Agent:
             total_s, cpus = sum(threads_s.values()), mask_of(pids[name])
             waits_ns = guest_waits(pids[name], vhost[name], others.get(name, {}).get("vcpus", ()))
             reading["domains"][name] = {"total_s": total_s, "threads_s": threads_s, "cpus": cpus, "waits_ns": waits_ns}
+        reading["containers"] = {name: self.container(name).usage() for name in contained}
         reading["interrupts"], reading["survey"] = interrupts(), survey(measured_pids)
         for name in domains:  # last: it may have to start a process
             reading["domains"][name]["kvm"] = kvm_counters(pids[name], name, None if name in others else uri)
@@ -331,6 +336,13 @@ class Agent:
     def op_guests(self) -> list[FoundGuest]:
         """Return every guest of this machine that libvirt does not run."""
         return guests(self.root)
+
+    def container(self, name: str) -> Container:
+        """A running container. Raises RuntimeError when there is none."""
+        known = self.containers.get(name)
+        if known is None or not known.runs:
+            known = self.containers[name] = find_container(name)
+        return known
 
     def process_of(self, name: str, guest: GuestAddress | None = None) -> str:
         """PID of a guest's process, by default of libvirt's domain. Raises RuntimeError when there is none."""

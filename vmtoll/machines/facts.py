@@ -365,7 +365,7 @@ def accelerator(role: str, virtualization: str, domain_xml: str | None) -> Accel
     """Technique that runs a machine's code: KVM only if the guest's systemd-detect-virt and its libvirt definition both
     say so. Without a definition (None), the guest's answer counts.
     """
-    if role == "metal":
+    if role in ("metal", "container"):
         return Accelerator.NONE
     if domain_xml is None:
         return {"kvm": Accelerator.KVM, "qemu": Accelerator.TCG}.get(virtualization, Accelerator.UNKNOWN)

@@ -53,7 +53,7 @@ def take(session: Session, host: Host) -> None:
         time.sleep(0.25)
     if host.role == "client":
         line.call("stay_awake")
-    if host.role in ("metal", "kvm_guest") and session.resolved.requests is None:
+    if host.role not in ("client", "kvm_host") and session.resolved.requests is None:
         line.call("stop_all", 180, names=session.resolved.servers)
 
 

@@ -13,7 +13,7 @@ from vmtoll.model.experiment import Claim, Experiment, NoiseFloor, Scale
 from vmtoll.model.run import Skipped, UsedFile
 from vmtoll.model.service import Service
 from vmtoll.model.site import Site
-from vmtoll.model.trial import METAL
+from vmtoll.model.trial import NO_GUESTS
 from vmtoll.model.workload import (
     ClosedWorkload,
     MailWorkload,
@@ -167,7 +167,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         check_names(path, "noise_floor.environment", "environment", [floor.environment], experiment.environments)
         check_names(path, "noise_floor.servers[]", "server", floor.servers, experiment.servers)
     if experiment.tuning_steps:
-        guests = [environment for environment in experiment.environments if environment != METAL]
+        guests = [environment for environment in experiment.environments if environment not in NO_GUESTS]
         for key, steps in experiment.tuning_steps.names_by_key():
             check_names(path, f"tuning_steps.{key}", "environment", steps, guests)
     if experiment.service:
@@ -275,7 +275,7 @@ def _used(
         "workload": list(dict.fromkeys(file.stem for file in files.values() if file)),
         "site": [site.name],
         "server": experiment.servers,
-        "environment": [name for name in experiment.environments if name != METAL],
+        "environment": [name for name in experiment.environments if name not in NO_GUESTS],
     }
 
 

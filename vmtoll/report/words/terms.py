@@ -131,7 +131,8 @@ METRIC_LABELS = {
     ),
     HOST_CPU.name: _cpu_words(
         "host CPU per request",
-        "QEMU and vhost on the KVM host, including the guest's whole kernel, against the server's processes on metal",
+        "what the physical machine spent: the server's processes on metal, the control group of a container, QEMU and "
+        "vhost of a guest; with the softirqs and network threads of that machine's kernel on every arm",
         "costs its host",
     ),
 }  # fmt: skip
