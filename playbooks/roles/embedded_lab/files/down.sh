@@ -1,5 +1,5 @@
 #!/bin/sh
-# Usage: down.sh FOLDER — removes the embedded lab: processes (by namespace), mounts, namespaces, files.
+# Usage: down.sh FOLDER — removes the embedded lab: containers, processes (by namespace), mounts, namespaces, files.
 # Safe at any moment of a build that was killed; prints "removed" when there was something.
 set -eu
 folder=$1
@@ -23,6 +23,12 @@ end_processes() {
 for socket in "$folder"/ssh-*; do
     [ ! -S "$socket" ] || ssh -O exit -o ControlPath="$socket" lab 2>/dev/null || true
 done
+# Containers are in the machine's own podman, where the agent finds them by name.
+if command -v podman >/dev/null; then
+    for container in $(podman ps --all --quiet --filter label=vmtoll.machine --filter 'name=^vmtoll-lab-'); do
+        podman rm --force --time 2 "$container" >/dev/null
+    done
+fi
 end_processes TERM 20
 end_processes KILL 50
 if [ -n "$(processes)" ]; then
