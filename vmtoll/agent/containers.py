@@ -75,9 +75,7 @@ def find_container(name: str, engines: Iterable[str] = ENGINES) -> Container:
             continue
         if facts and facts["State"]["Pid"]:
             return Container(str(facts["State"]["Pid"]), facts["Id"])
-    raise RuntimeError(
-        f"no container {name} of {' or '.join(engines)} runs here; start it, or correct vmtoll_container"
-    )
+    raise RuntimeError(f"no container {name} of {' or '.join(engines)} runs here; start it, or correct its name")
 
 
 def _pid_namespace(pid: str) -> str:

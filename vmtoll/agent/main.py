@@ -344,6 +344,12 @@ class Agent:
             known = self.containers[name] = find_container(name)
         return known
 
+    def op_containers(self, names: Sequence[str]) -> dict[str, str]:
+        """Name of a container → what its CPU time is read from; see Container.cpu. Raises RuntimeError for one that
+        does not run.
+        """
+        return {name: self.container(name).cpu()["method"] for name in names}
+
     def process_of(self, name: str, guest: GuestAddress | None = None) -> str:
         """PID of a guest's process, by default of libvirt's domain. Raises RuntimeError when there is none."""
         pid, start_ticks = self.qemu.get(name, ("", ""))
