@@ -8,11 +8,13 @@ import pytest
 import yaml
 
 from tests.lab.conftest import run_there
+from tests.lab.faults import once
 from tests.lab.records import measure, primary
 from tests.lab.the_lab import LAB, VMTOLL, Ssh
 from vmtoll.agent.containers import find_container
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
+from vmtoll.model.event import Phase
 from vmtoll.model.finding import Validity
 from vmtoll.model.metric import HOST_CPU
 from vmtoll.model.trial import Accelerator
@@ -71,6 +73,21 @@ def test_container_against_metal_and_guest(there: Ssh, tmp_path: Path) -> None:
     assert contained.host_cpu_s > 0.9 * contained.server_cpu_s, "the group holds the server"
     verdicts = {c.arm.environment: c.verdicts[HOST_CPU.name] for c in analyse(load_run(folder)).comparisons}
     assert set(verdicts) == {"container", "kvm-default"}
+
+
+def test_a_container_that_ends_in_mid_run_is_started_again(there: Ssh, tmp_path: Path) -> None:
+    experiment = tmp_path / EXPERIMENT.name
+    document = yaml.safe_load(EXPERIMENT.read_text()) | {
+        "environments": ["container"], "workloads": ["site-siege"], "blocks": 2, "warmup_s": 0.5, "duration_s": 2.0,
+        "noise_floor": None,
+    }  # fmt: skip
+    del document["scales"]
+    experiment.write_text(yaml.safe_dump(document))
+    kill = once(Phase.MEASURING, lambda: podman("kill", NAME))
+    _, records = measure(experiment, LAB / "inventory.yml", tmp_path / "results", kill)
+    assert any(record.validity is Validity.INVALID for record in records)
+    assert {record.block for record in records if record.validity is not Validity.INVALID} == {1, 2}
+    assert podman("inspect", "--format", "{{.State.Status}}", NAME) == "running"
 
 
 def test_a_container_without_the_server_is_refused_and_leaves_nothing(there: Ssh, tmp_path: Path) -> None:

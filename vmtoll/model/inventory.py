@@ -302,8 +302,9 @@ class HostVars(GuestVariables):
     )
     revive: list[list[str]] | None = _variable(
         None,
-        "guest",
-        "commands that the KVM host runs to bring a lost guest back; unset: `virsh start`, or what starts it there",
+        "guest, container",
+        "commands that its host runs to bring it back when it is lost; unset: `virsh start`, `podman start`, or what"
+        " starts it there",
     )
     reboot: list[list[str]] | None = _variable(
         None,

@@ -40,7 +40,20 @@ def name(root: Path) -> Iterator[str]:
         "--network=none",
         "--volume=/usr:/usr:ro",
     ]
-    argv = ["podman", "--runtime=runc", "run", "--detach", "--name", name, *options, "--rootfs", root, "sh", "-c", WORK]
+    argv = [
+        "podman",
+        "--runtime=runc",
+        "run",
+        "--detach",
+        "--name",
+        name,
+        *options,
+        "--rootfs",
+        str(root),
+        "sh",
+        "-c",
+        WORK,
+    ]
     try:
         subprocess.run(argv, check=True, capture_output=True)
         yield name
