@@ -21,5 +21,6 @@ def machine_cpu(arm_s: float, before: Survey, after: Survey) -> MachineCpu:
         spent_s = (cpu_s if pid in after["processes"] else 0.0) - old_s
         charged_s += spent_s
         threads_s += spent_s if name.startswith(NETWORK_THREADS) else 0.0
-    interrupts_s = elapsed_s * len(cpus) - idle_s - charged_s
+    # A process that ended unseen by its parent has taken its time along, so charged_s may be below zero.
+    interrupts_s = elapsed_s * len(cpus) - idle_s - max(0.0, charged_s)
     return MachineCpu(arm_s=arm_s, kernel_threads_s=max(0.0, threads_s), interrupts_s=max(0.0, interrupts_s))
