@@ -33,8 +33,9 @@ _PANELS: Mapping[str, Mapping[str, str]] = {
         "watch": "watch", "list": "list:list_names", "campaign": "campaign:app",
     },
     "Read": {
-        "show": "show", "report": "report", "notebook": "notebook", "site": "site", "replication": "replication",
-        "campaign-report": "campaign:campaign_report", "partition": "campaign:partition", "migrate": "migrate",
+        "show": "show", "explain": "explain", "report": "report", "notebook": "notebook", "site": "site",
+        "replication": "replication", "campaign-report": "campaign:campaign_report",
+        "partition": "campaign:partition", "migrate": "migrate",
     },
     "Plan": {"capacity": "capacity", "workload": "workload:app"},
     "Share": {"publish": "publish", "compare": "compare", "replay": "replay"},
@@ -51,12 +52,12 @@ def _command(name: str) -> Any:
     """Load a command."""
     panel = _PANEL_OF[name]
     module, _, attribute = _PANELS[panel][name].partition(":")
-    found = getattr(import_module(f"vmtoll.commands.{module}"), attribute or module)
-    if not isinstance(found, typer.Typer):
-        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        alone.command(name, cls=CliCommand, rich_help_panel=panel, epilog=epilog(name))(found)
-        return get_command(alone)
-    group = get_group(found)
+    function_or_group = getattr(import_module(f"vmtoll.commands.{module}"), attribute or module)
+    if not isinstance(function_or_group, typer.Typer):
+        program = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        program.command(name, cls=CliCommand, rich_help_panel=panel, epilog=epilog(name))(function_or_group)
+        return get_command(program)
+    group = get_group(function_or_group)
     group.name = name
     group.rich_help_panel = panel
     return group

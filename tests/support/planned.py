@@ -6,7 +6,6 @@ from typing import Any
 from tests.support.synthetic_run import Row, Truth, make_run, rate_load, with_findings
 from vmtoll.analysis.run import load_run
 from vmtoll.capacity.fleet import FleetPlan
-from vmtoll.capacity.limits import CapacityNoteCode
 from vmtoll.capacity.objective import Demand, Slo
 from vmtoll.capacity.planner import CapacityAssessment, CapacityResult, assess_capacity
 from vmtoll.model.finding import Code
@@ -43,7 +42,7 @@ def sentence(of: CapacityAssessment) -> str:
     return text
 
 
-def codes(result: CapacityResult) -> list[CapacityNoteCode]:
+def codes(result: CapacityResult) -> list[str]:
     return [note.code for note in result.notes]
 
 

@@ -1,13 +1,12 @@
 """Judge a synthetic run, and find one verdict in the analysis."""
 
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tests.support.synthetic_run import Truth, make_run
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.load import Load
-from vmtoll.model.note import NoteCode
 from vmtoll.model.trial import Arm
 from vmtoll.model.verdict import Judged, Kind, RunAnalysis, Verdict, from_json, to_json
 
@@ -47,9 +46,9 @@ def verdict(
     return comparison.verdicts[metric]
 
 
-def notes(verdict: Verdict) -> set[NoteCode]:
-    """The codes of the notes."""
-    return {note.code for note in verdict.notes}
+def notes(verdict: Verdict) -> set[type[Any]]:
+    """The kinds of the notes."""
+    return {type(note) for note in verdict.notes}
 
 
 def the_note(verdict: Verdict, kind: type[N]) -> N:

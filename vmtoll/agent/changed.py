@@ -10,6 +10,7 @@ from typing import Any
 
 from vmtoll.agent.applied import Applied
 from vmtoll.agent.domains import PAUSED, is_paused, read_record, resume_guest
+from vmtoll.agent.exits import left, remove_left
 from vmtoll.agent.machine import read
 from vmtoll.agent.protocol import MachineChanges, ProvisioningChanges
 
@@ -27,13 +28,14 @@ def changes_left(root: Path, held_by: str | None) -> MachineChanges:
         "paused": sorted(path.name for path in (root / PAUSED).glob("*")),
         "servers": _servers(),
         "change": ", ".join(map(_change, Applied(root).notes())) or None,
+        "traces": [path.name for path in left()],
         "held_by": held_by,
     }
 
 
 def clean_up(root: Path) -> list[str]:
     """Clean up after a killed run: resume the guests that it paused, stop its servers, revert the changes that it
-    applied. Returns what was done.
+    applied, remove its traces. Returns what was done.
     """
     actions = []
     for path in sorted((root / PAUSED).glob("*")):
@@ -49,6 +51,7 @@ def clean_up(root: Path) -> list[str]:
     for note in applied.notes():
         boots = applied.revert(note.get("guest", ""))["boots"]
         actions.append(f"change {_change(note)} reverted" + "; boot the machine" * boots)
+    actions += [f"trace {name} removed" for name in remove_left()]
     return actions
 
 

@@ -111,6 +111,24 @@ def pss_kib(pids: Iterable[str]) -> int:
     return total
 
 
+def rss_kib(pid: str) -> int:
+    """Memory of a process that is resident, in KiB, with pages that KSM has merged; 0 if the process is gone."""
+    fields = read(f"/proc/{pid}/statm").split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") // 1024 if len(fields) > 1 else 0
+
+
+def memory(root: str = "") -> dict[str, int]:
+    """The machine's memory in KiB: `total_kib`, `available_kib`; of a kernel that merges equal pages also `ksm` (1: it
+    does so now) and `merged_kib`, what that saves.
+    """
+    sizes = dict(re.findall(r"^(\w+):\s+(\d+) kB$", read(f"{root}/proc/meminfo"), re.MULTILINE))
+    figures = {"total_kib": int(sizes.get("MemTotal", 0)), "available_kib": int(sizes.get("MemAvailable", 0))}
+    run, sharing = (read(f"{root}/sys/kernel/mm/ksm/{name}") for name in ("run", "pages_sharing"))
+    if run and sharing:
+        figures |= {"ksm": int(run == "1"), "merged_kib": int(sharing) * os.sysconf("SC_PAGE_SIZE") // 1024}
+    return figures
+
+
 def qemu_pid(domain: str) -> str | None:
     """PID of the QEMU process that runs a libvirt domain; None if there is none."""
     for pid in all_pids():

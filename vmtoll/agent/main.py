@@ -28,6 +28,7 @@ from vmtoll.agent.conditions import clock, mask_of, network, ports, survey
 from vmtoll.agent.containers import Container, find_container
 from vmtoll.agent.disclosure import disclosure
 from vmtoll.agent.domains import Domains
+from vmtoll.agent.exits import TracedExits
 from vmtoll.agent.facts import (
     fingerprint,
     installed_packages,
@@ -43,14 +44,17 @@ from vmtoll.agent.machine import (
     drop_caches,
     energy_uj,
     forbid_deep_sleep,
+    memory,
     other_vhost_threads,
     pss_kib,
     read,
     read_kib,
+    rss_kib,
     stat_fields,
 )  # fmt: skip
 from vmtoll.agent.mail import count_delivered, drain, prepare
 from vmtoll.agent.monitors import guests, pid_of, process
+from vmtoll.agent.prober import Probers
 from vmtoll.agent.protocol import (
     BodyCheck,
     DeliveryCounts,
@@ -72,6 +76,7 @@ from vmtoll.agent.sampler import Sampler
 from vmtoll.agent.servers import CommandServer, UnitServer, confine, listens, metrics_page, threads_outside, wait_until
 from vmtoll.agent.service import ask, find
 from vmtoll.agent.telemetry import interrupts, kvm_counters, thread_seconds
+from vmtoll.agent.virtual_machine import prices
 from vmtoll.agent.waits import WaitCounter, guest_waits, merge_kinds, thread_waits
 
 Answer = TypeVar("Answer")
@@ -98,6 +103,12 @@ class Agent:
         self.op_pause, self.op_resume = self.domains.pause, self.domains.resume
         self.op_resume_left = self.domains.resume_left
         self.op_note_paused, self.op_forget_paused = self.domains.add_record, self.domains.remove_record
+        self.exits, self.op_exit_prices = TracedExits(self.process_of), prices
+        self.op_exits_obstacle, self.op_exits_start, self.op_exits, self.op_exits_stop = (
+            self.exits.obstacle, self.exits.start, self.exits.read, self.exits.stop,
+        )  # fmt: skip
+        probers = Probers()
+        self.op_probe, self.op_probe_stop = probers.probe, probers.stop
         self.applied = Applied()
         self.op_apply, self.op_revert, self.op_keep_change = (
             self.applied.apply, self.applied.revert, self.applied.keep,
@@ -118,8 +129,8 @@ class Agent:
         }
 
     def op_ping(self) -> dict[str, float]:
-        """Return this machine's wall-clock time."""
-        return {"time_s": time.time()}
+        """Return this machine's wall-clock time, and the time since its kernel started, without what it slept."""
+        return {"time_s": time.time(), "monotonic_s": time.monotonic()}
 
     def op_shift_clock(self, by_s: float) -> None:
         """Set this machine's wall clock ahead, or back if `by_s` is negative."""
@@ -317,7 +328,12 @@ class Agent:
             threads_s = thread_seconds(pids[name], vhost[name], others.get(name, {}).get("vcpus", ()))
             total_s, cpus = sum(threads_s.values()), mask_of(pids[name])
             waits_ns = guest_waits(pids[name], vhost[name], others.get(name, {}).get("vcpus", ()))
-            reading["domains"][name] = {"total_s": total_s, "threads_s": threads_s, "cpus": cpus, "waits_ns": waits_ns}
+            reading["domains"][name] = {
+                "total_s": total_s, "threads_s": threads_s, "cpus": cpus, "waits_ns": waits_ns,
+                "rss_kib": rss_kib(pids[name]),
+            }  # fmt: skip
+        if domains:
+            reading["memory"] = memory()
         reading["containers"] = {name: self.container(name).usage() for name in contained}
         reading["interrupts"], reading["survey"] = interrupts(), survey(measured_pids)
         for name in domains:  # last: it may have to start a process
@@ -440,6 +456,8 @@ class Agent:
             sys.stdout.flush()
 
     def close(self) -> None:
+        with contextlib.suppress(OSError, RuntimeError):
+            self.exits.stop()
         self.domains.close()
         self.commands.close()
         for name in list(self.started_servers):

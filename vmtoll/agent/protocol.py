@@ -145,6 +145,18 @@ class PageAnswer(TypedDict):
     took_s: float
 
 
+class Probed(TypedDict):
+    """What a prober saw, on this machine's wall clock: `answered_at`: the end of the first whole answer; `reached_at`:
+    the first connection, or the first that was refused; None without any. `gap_s`: the longest time between two of its
+    requests.
+    """
+
+    answered_at: float | None
+    reached_at: float | None
+    requests: int
+    gap_s: float
+
+
 class Fingerprint(TypedDict):
     """Facts that must be equal on two machines."""
 
@@ -240,6 +252,7 @@ class DomainUsage(TypedDict, total=False):
     waits_ns: dict[str, dict[str, int]] | None
     cpus: int
     kvm: dict[str, int]
+    rss_kib: int
 
 
 class Reading(TypedDict, total=False):
@@ -256,6 +269,30 @@ class Reading(TypedDict, total=False):
     containers: dict[str, ContainerUsage]
     interrupts: dict[str, int]
     survey: Survey
+    memory: dict[str, int]
+
+
+class ExitCount(TypedDict):
+    """Exits for one reason, by the kernel's name. `ns`: the time from each to the next entry, in all; `away_ns`: in
+    which the thread was on no CPU. Both modulo 2⁶⁴.
+    """
+
+    reason: str
+    count: int
+    ns: int
+    away_ns: int
+
+
+class ExitPrice(TypedDict):
+    """Time of an exit of one kind, ns: the median of several rounds, the fastest and the slowest round; `exits`: how
+    many were timed in all.
+    """
+
+    kind: str
+    ns: float
+    low_ns: float
+    high_ns: float
+    exits: int
 
 
 class Samples(TypedDict):
@@ -303,7 +340,7 @@ class ProvisioningChanges(TypedDict):
 
 class MachineChanges(TypedDict):
     """What vmtoll changed on a machine and has not undone; `servers`: units that run; `change`: the one that is in
-    place, by name; `held_by`: a run in progress.
+    place, by name; `traces`: of exits; `held_by`: a run in progress.
     """
 
     provisioned: ProvisioningChanges | None
@@ -312,4 +349,5 @@ class MachineChanges(TypedDict):
     paused: list[str]
     servers: list[str]
     change: str | None
+    traces: list[str]
     held_by: str | None

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
+from vmtoll.analysis.amounts import amount_of
 from vmtoll.analysis.run import Run
 from vmtoll.model.finding import Validity
 from vmtoll.model.trial import Arm, Scenario, TrialRecord
-from vmtoll.model.verdict import Amount, OperationEffect, OperationFigure
-from vmtoll.statistics.student import mean_of
+from vmtoll.model.verdict import OperationEffect, OperationFigure
 
 # Name of a figure → its column in trials.csv.
 FIGURES = {"blackout_ms": "blackout_ms", "brownout_s": "brownout_s", "lost": "failed", "late": "late_answers"}
@@ -29,8 +29,8 @@ def operation_effects(run: Run) -> tuple[OperationEffect, ...]:
                         arm=Arm(name),
                         without=Arm(operation.of),
                         blocks=len(trials),
-                        begin_s=_amount([each.begin_s for each in times]),
-                        length_s=_amount([each.end_s - each.begin_s for each in times]),
+                        begin_s=amount_of([each.begin_s for each in times]),
+                        length_s=amount_of([each.end_s - each.begin_s for each in times]),
                         figures={figure: _figure(trials, without, figure) for figure in FIGURES},
                     )
                 )
@@ -50,12 +50,5 @@ def _figure(trials: Mapping[int, TrialRecord], without: Mapping[int, TrialRecord
     with_it, without_it = values(trials), values(without)
     more = [value - without_it[block] for block, value in with_it.items() if block in without_it]
     return OperationFigure(
-        with_it=_amount(list(with_it.values())), without=_amount(list(without_it.values())), more=_amount(more)
+        with_it=amount_of(list(with_it.values())), without=amount_of(list(without_it.values())), more=amount_of(more)
     )
-
-
-def _amount(values: list[float]) -> Amount | None:
-    if not values:
-        return None
-    mean = mean_of(values)
-    return Amount(mean.mean, mean.t.low if mean.t else None, mean.t.high if mean.t else None)

@@ -10,6 +10,7 @@ from typing import Any
 from vmtoll.analysis.availability import availability, reliability
 from vmtoll.analysis.claims import judge_claims
 from vmtoll.analysis.equality import OPEN_STATUSES, equality
+from vmtoll.analysis.first_answers import start_figures
 from vmtoll.analysis.judge import Family, in_ratio
 from vmtoll.analysis.judged import Control, controls_of, evidence_of, judged_fields
 from vmtoll.analysis.levels import percentile_level
@@ -74,6 +75,7 @@ def analyse(run: Run) -> RunAnalysis:
         undeclared_differences=sum(fact.status in OPEN_STATUSES for fact in equality(run)),
         tuning_steps=tuning_steps(run),
         operations=operation_effects(run) or None,
+        first_answers=start_figures(run) or None,
         claims=tuple(judge_claims(run, correlation)),
         searches=tuple(sorted(run.manifest.searches)),
         complete=run.manifest.status == "complete",

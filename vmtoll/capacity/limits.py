@@ -1,11 +1,13 @@
 """Limits that keep one machine from carrying more, and notes to read before its capacity is used."""
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 
+from vmtoll.capacity import notes as about
 from vmtoll.capacity.estimate import ByEnd, End
+from vmtoll.capacity.notes import CapacityNote
 from vmtoll.capacity.objective import Slo, SloPart
 from vmtoll.capacity.rate_sweep import RateStep, UnitCapacity, requests_to_show
 from vmtoll.capacity.resources import ErlangBound, MachineUsage
@@ -70,32 +72,6 @@ def _explaining_findings(step: RateStep, missed_parts: ByEnd[SloPart | None], sl
     return tuple(code for code in step.limits if code is not Code.CLIENT_LATE)
 
 
-class CapacityNoteCode(StrEnum):
-    """Note to read before a capacity is used."""
-
-    OTHER_OBJECTIVE_SEARCHED = "other-objective-searched"
-    GAP_IN_SEARCH = "gap-in-search"
-    FEW_BLOCKS = "few-blocks"
-    CLIENT_ON_SAME_MACHINE = "client-on-same-machine"
-    SWEEP_ENDS = "sweep-ends"
-    SEARCH_ENDS = "search-ends"
-    LOWEST_MISSES = "lowest-misses"
-    NONE_SHOWN = "none-shown"
-    TOO_FEW_REQUESTS = "too-few-requests"
-    MET_ABOVE_A_MISS = "met-above-a-miss"
-    ABOVE_ERLANG = "above-erlang"
-    SHARED_POWER_UNKNOWN = "shared-power-unknown"
-    ENERGY_OF_CLIENT_TOO = "energy-of-client-too"
-
-
-@dataclass(frozen=True)
-class CapacityNote:
-    """A note and its numbers by name, with their units."""
-
-    code: CapacityNoteCode
-    values: Mapping[str, float] = field(default_factory=dict)
-
-
 def notes(
     unit: UnitCapacity, slo: Slo, bound: ErlangBound | None, search: SearchWorkload | None
 ) -> Iterator[CapacityNote]:
@@ -106,41 +82,37 @@ def notes(
     decisive = [unit.low_step, missed_step or unit.low_step] if search else unit.steps
     fewest = min(step.blocks for step in decisive if step.rate_rps <= (missed_step or last).rate_rps)
     if fewest < MIN_EQUIVALENT_BLOCKS:
-        yield CapacityNote(CapacityNoteCode.FEW_BLOCKS, {"blocks": fewest, "needed": MIN_EQUIVALENT_BLOCKS})
+        yield about.BlocksMissing(fewest, MIN_EQUIVALENT_BLOCKS)
     if (unit.low_step.trials["client"] == ClientPlace.LOCALHOST).any():
-        yield CapacityNote(CapacityNoteCode.CLIENT_ON_SAME_MACHINE)
+        yield about.LocalLoad()
     if End.LOW in unit.open_ends:
-        yield CapacityNote(
-            CapacityNoteCode.SEARCH_ENDS if search else CapacityNoteCode.SWEEP_ENDS, {"rate_rps": last.rate_rps}
-        )
+        yield about.SearchEnds(last.rate_rps) if search else about.SweepEnds(last.rate_rps)
     elif unit.rates.high is None:
-        yield CapacityNote(CapacityNoteCode.LOWEST_MISSES, {"rate_rps": first.rate_rps})
+        yield about.LowestMisses(first.rate_rps)
     elif low is None:
-        yield CapacityNote(CapacityNoteCode.NONE_SHOWN)
+        yield about.NoneShown()
     if missed_step and missed_step.has_too_few_requests(slo):
         needed = requests_to_show(slo.availability_pct)
-        values = {
-            "requests": missed_step.requests, "rate_rps": missed_step.rate_rps,
-            "availability_pct": slo.availability_pct,
-            "more_s": math.ceil((needed - missed_step.requests) / missed_step.rate_rps),
-            "shown_pct": math.floor(1e4 * missed_step.available.low) / 100 if missed_step.available else 0.0,
-        }  # fmt: skip
-        yield CapacityNote(CapacityNoteCode.TOO_FEW_REQUESTS, values)
+        yield about.TooFewRequests(
+            requests=missed_step.requests,
+            rate_rps=missed_step.rate_rps,
+            availability_pct=slo.availability_pct,
+            more_s=math.ceil((needed - missed_step.requests) / missed_step.rate_rps),
+            shown_pct=math.floor(1e4 * missed_step.available.low) / 100 if missed_step.available else 0.0,
+        )
     steps_above = [step for step in unit.steps if step.rate_rps > (low or 0) and step is not missed_step]
     if any(not step.misses(slo, End.LOW) for step in steps_above):
-        yield CapacityNote(CapacityNoteCode.MET_ABOVE_A_MISS)
+        yield about.MetAboveAMiss()
     if bound and (low or 0) > bound.rate_rps:
-        yield CapacityNote(CapacityNoteCode.ABOVE_ERLANG, {"rate_rps": bound.rate_rps})
+        yield about.AboveErlang(bound.rate_rps)
 
 
 def _search_notes(unit: UnitCapacity, slo: Slo, search: SearchWorkload) -> Iterator[CapacityNote]:
     searched_slo = Slo(search.deadline_ms, search.availability_pct)
     if searched_slo != slo:
-        values = {"p99_ms": searched_slo.p99_ms, "availability_pct": searched_slo.availability_pct}
-        yield CapacityNote(CapacityNoteCode.OTHER_OBJECTIVE_SEARCHED, values)
+        yield about.OtherObjectiveSearched(searched_slo.p99_ms, searched_slo.availability_pct)
     low, missed_step = unit.rates.low, unit.missed_step
     if (
         low and missed_step and missed_step.rate_rps > low * (1 + search.resolution_pct / 100) * 1.005
     ):  # steps are rounded
-        values = {"low_rps": low, "high_rps": missed_step.rate_rps, "resolution_pct": search.resolution_pct}
-        yield CapacityNote(CapacityNoteCode.GAP_IN_SEARCH, values)
+        yield about.GapInSearch(low, missed_step.rate_rps, search.resolution_pct)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import scipy
 
-from vmtoll.analysis.availability import availability, success_counts
+from vmtoll.analysis.availability import success_counts
 from vmtoll.analysis.histograms import growth_within
 from vmtoll.analysis.run import Run, frame_of
 from vmtoll.capacity.estimate import ByEnd, End, Estimate, geometric
@@ -22,6 +22,7 @@ from vmtoll.model.load import NeighbourLoad
 from vmtoll.model.tail import log_p99, may_count, p99_of_planned_us
 from vmtoll.model.trial import Accelerator, Arm, Scenario, TrialRecord
 from vmtoll.model.workload import SearchWorkload
+from vmtoll.statistics.proportions import clopper_pearson, wilson
 from vmtoll.statistics.ranks import value_at
 from vmtoll.statistics.student import half_width
 from vmtoll.statistics.thresholds import ALPHA, CONFIDENCE, MIN_EQUIVALENT_BLOCKS
@@ -162,25 +163,27 @@ def _step(run: Run, records: Sequence[TrialRecord]) -> RateStep | None:
 
 
 def success_share(records: Sequence[TrialRecord]) -> Estimate | None:
+    """The share of requests that succeeded in these trials, see share_of; None without a count."""
+    return share_of(success_counts(records, Role.PRIMARY))
+
+
+def share_of(counts: Sequence[tuple[int, int]]) -> Estimate | None:
     """The share of requests that succeeded, with the widest of three intervals, because failures come in clusters.
+    `counts`: requests that succeeded and requests planned, by trial; None without a request.
 
     Wilson's allows for the number of requests, the t interval over trials for how much these differ. The third bounds
     the share of trials in which requests fail (Clopper and Pearson 1934), and takes each of them as bad as the worst.
     None of the three allows for failures that no trial has shown yet: see `unseen_share`.
     """
-    pooled = availability(records, Role.PRIMARY)
-    if pooled is None:
+    all_successful, all_planned = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
+    if not all_planned:
         return None
-    shares = np.array(
-        [successful / planned for successful, planned in success_counts(records, Role.PRIMARY) if planned]
-    )
+    pooled, share = wilson(all_successful, all_planned), all_successful / all_planned
+    shares = np.array([successful / planned for successful, planned in counts if planned])
     half = half_width(float(shares.std(ddof=1)), len(shares)) if len(shares) > 1 else 1.0
     low, high = float(shares.mean()) - half, float(shares.mean()) + half
-    failing_share = scipy.stats.binomtest(int((shares < 1).sum()), len(shares)).proportion_ci(
-        CONFIDENCE, method="exact"
-    )
-    by_trials = 1 - float(failing_share.high) * (1 - float(shares.min()))
-    return ByEnd(max(0.0, min(pooled.low, low, by_trials)), pooled.share, min(1.0, max(pooled.high, high)))
+    by_trials = 1 - clopper_pearson(int((shares < 1).sum()), len(shares)).high * (1 - float(shares.min()))
+    return ByEnd(max(0.0, min(pooled.low, low, by_trials)), share, min(1.0, max(pooled.high, high)))
 
 
 def requests_to_show(availability_pct: float) -> int:

@@ -1,5 +1,6 @@
 """The command `capacity`: how many machines meet an objective, from the measurements of a run."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,8 +17,16 @@ describe("capacity", "vmtoll capacity results/latest --rate 2000 --p99-ms 50")
 
 def capacity(
     folder: RunArgument,
-    rate: Annotated[float, typer.Option(min=0.001, help="Requests per second that all machines together must answer.")],
-    p99_ms: Annotated[float, typer.Option(min=0.001, help="Objective: 99% answered within this many milliseconds.")],
+    rate: Annotated[
+        float | None, typer.Option(min=0.001, help="Requests per second that all machines together must answer.")
+    ] = None,
+    p99_ms: Annotated[
+        float | None, typer.Option(min=0.001, help="Objective: 99% answered within this many milliseconds.")
+    ] = None,
+    guests: Annotated[
+        int | None,
+        typer.Option(min=1, help="For a run of density, instead of --rate and --p99-ms: the number of guests to host."),
+    ] = None,
     availability: Annotated[
         float, typer.Option(min=0.001, max=99.9999, help="Objective: percent of requests answered with success.")
     ] = 99.9,
@@ -34,8 +43,16 @@ def capacity(
 ) -> None:
     """Print how many metal hosts or guests meet an objective, from a run with a rate sweep or a search.
 
-    Also prints how many guests can share a host and how throughput scales, if the run measured them.
+    Also prints how many guests can share a host and how throughput scales, if the run measured them. With --guests,
+    prints how many hosts that number of guests needs, from a run of density.
     """
+    if guests is not None:
+        if rate is not None or p99_ms is not None:
+            raise UserError("--guests: the run has loads and objectives of its own; leave out --rate and --p99-ms")
+        _print_hosts(folder, guests, spare, as_json=as_json)
+        return
+    if rate is None or p99_ms is None:
+        raise UserError("give --rate and --p99-ms, or --guests for a run of density")
     from vmtoll.analysis.run import load_run  # noqa: PLC0415 (loads the analysis)
     from vmtoll.capacity import planner  # noqa: PLC0415
     from vmtoll.capacity.objective import Demand, Slo  # noqa: PLC0415
@@ -58,3 +75,20 @@ def capacity(
         print_json(document(answer))
     else:
         print("\n".join(lines(answer)))
+
+
+def _print_hosts(folder: Path, guests: int, spare: int, *, as_json: bool) -> None:
+    """Print how many hosts these guests need. Raises UserError for a run without density."""
+    from vmtoll.analysis.run import load_run  # noqa: PLC0415
+    from vmtoll.report.density import document, lines, section  # noqa: PLC0415
+
+    run = load_run(folder)
+    if section(run) is None:
+        raise UserError(
+            f"{folder}: --guests: the run has no guests with loads of their own; measure one with vmtoll run density, "
+            "or give --rate and --p99-ms"
+        )
+    if as_json:
+        print_json(document(run, guests, spare))
+    else:
+        print("\n".join(lines(run, guests, spare)))

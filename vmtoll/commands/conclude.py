@@ -72,6 +72,7 @@ def write_conclusion(run: "Run", analysis: "RunAnalysis") -> Conclusion:
     from vmtoll.analysis.verdict import ANALYSIS, write_analysis  # noqa: PLC0415
     from vmtoll.report.disclosure import write_disclosure  # noqa: PLC0415
     from vmtoll.report.html import write_report  # noqa: PLC0415
+    from vmtoll.report.leading import leading_text  # noqa: PLC0415
     from vmtoll.report.ods import write_ods  # noqa: PLC0415
     from vmtoll.report.terminal import rows_of, summary  # noqa: PLC0415
     from vmtoll.report.words import sentence  # noqa: PLC0415
@@ -83,7 +84,8 @@ def write_conclusion(run: "Run", analysis: "RunAnalysis") -> Conclusion:
     page, sheet = write_report(run, analysis), write_ods(run, analysis)
     write_disclosure(run, folder)
     summary_text = summary(run, analysis, rows_of(analysis))
-    return Conclusion(folder, folder / ANALYSIS, page, table, sheet, sentence(analysis), summary_text)
+    answer = leading_text(run, analysis) or sentence(analysis)
+    return Conclusion(folder, folder / ANALYSIS, page, table, sheet, answer, summary_text)
 
 
 def judge(folder: Path, looks: Sequence[Look]) -> list[LookComparison]:

@@ -8,6 +8,7 @@ from vmtoll.commands.options import JsonOption
 from vmtoll.model.release import Suite, release_of_suite
 from vmtoll.paths import user_folder
 from vmtoll.spec.catalog import Registry
+from vmtoll.spec.profiles import environment_names
 from vmtoll.spec.server import read_server
 
 describe("list", "vmtoll list", "vmtoll list --json")
@@ -18,7 +19,7 @@ _KINDS = ("experiments", "workloads", "servers", "environments")
 def list_names(as_json: JsonOption = False) -> None:
     """List experiments, workloads, servers and environments: those of your folder and those that vmtoll ships."""
     registry = Registry()
-    names = {kind: getattr(registry, kind)() for kind in _KINDS}
+    names = {kind: getattr(registry, kind)() for kind in _KINDS} | {"environments": environment_names(registry)}
     own = registry.own()
     registry.say_hidden(own)
     not_in = {server: read_server(server).not_in for server in names["servers"]}

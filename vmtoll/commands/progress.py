@@ -28,6 +28,8 @@ from vmtoll.model.event import (
     Phase,
     RunEnded,
     ServiceCompared,
+    StartFailed,
+    Starting,
     TrialEnded,
     TrialStep,
 )
@@ -53,19 +55,21 @@ _STAGES: dict[type[Event], tuple[str, str]] = {
 }
 
 
+# Phase that begins a trial which is compared with nothing → how its line in a log begins.
+_OF_THEIR_OWN = {Phase.CAPACITY: "capacity", Phase.EXPLAINING: "exits"}
 MOST_BLOCKS = 12  # with a line in a log, at most: a run fits one screen
 
 
 def lines_of(event: Event) -> list[str]:
     """The log lines of an event. None for a trial without `accidents`, for steps of a trial (except the first attempt
-    to measure a capacity), and for some blocks if there are more than MOST_BLOCKS.
+    to measure a capacity, or to explain exits), and for some blocks if there are more than MOST_BLOCKS.
     """
     match event:
         case BlockEnded(block, blocks) if block < blocks and block % math.ceil(blocks / MOST_BLOCKS):
             return []
         case TrialStep():
-            is_first_capacity = event.phase is Phase.CAPACITY and event.attempt == 1
-            return [f"capacity: {_step(event)}"] if is_first_capacity else []
+            is_first = event.phase in _OF_THEIR_OWN and event.attempt == 1
+            return [f"{_OF_THEIR_OWN[event.phase]}: {_step(event)}"] if is_first else []
         case TrialEnded(record, number, trials, _, again):
             return [f"trial {number} of {trials}: {_failure(record, again=again)}"] if record.accidents else []
         case RunEnded(run_dir, records):
@@ -82,6 +86,8 @@ def _line_of(
     | ComparingMachines
     | ServiceCompared
     | MachineStep
+    | Starting
+    | StartFailed
     | BlockEnded
     | LookEnded,
 ) -> str:
@@ -99,6 +105,10 @@ def _line_of(
             line = f"service: {_compared(event)}"
         case MachineStep():
             line = f"machine: {_absence(event)}"
+        case Starting(way, environment, at_once, block):
+            line = f"start: {way} of {at_once} {environment}, block {block}"
+        case StartFailed(way, environment, why):
+            line = f"start: {way} of {environment} failed: {why}"
         case BlockEnded(block, blocks, validity, left_s):
             left = f", {time_left(left_s)}" if block < blocks else ""
             line = f"block {block} of {blocks}: {_counts(validity)}{left}"
@@ -239,6 +249,7 @@ def _step(event: TrialStep) -> str:
         Phase.MEASURING: f"{event.tool} measures",
         Phase.DELIVERING: "delivering the accepted messages",
         Phase.COUNTING: "counting the messages",
+        Phase.EXPLAINING: "tracing its exits",
     }
     return f"{event.spec.scenario.server} on {event.spec.arm}: {texts[event.phase]}"
 

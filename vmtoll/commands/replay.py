@@ -29,6 +29,7 @@ from vmtoll.sites import load_site
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import Resolved, resolve
 from vmtoll.spec.inventory import environments_of
+from vmtoll.spec.profiles import environment_names
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -91,7 +92,7 @@ def preview(published: Manifest, inventory: Path | None, *, blocks: int | None, 
     Raises UserError as `measure_again` does.
     """
     registry = Registry()
-    environments = environments_of(inventory) if inventory else set(registry.environments())
+    environments = environments_of(inventory) if inventory else set(environment_names(registry))
     planned = plan(_resolved_here(published, registry, environments, blocks), resume=resume)
     if inventory:
         planned = on_machines(planned, inventory)
@@ -121,7 +122,8 @@ def _available_part(published: Manifest, registry: Registry, environments: set[s
     """The manifest without what these machines and this checkout lack."""
     experiment, tools = published.experiment, set(registry.tools())
     workloads = {name: workload for name, workload in published.workloads.items() if tools.issuperset(workload.tools)}
-    known_environments = environments & set(registry.environments())
+    known_environments = environments & set(environment_names(registry))
+    known_environments |= {name for name in experiment.profiles if name in environments}
     known_environments |= {name for name, variant in experiment.variants.items() if variant.of in known_environments}
     kept = {
         "environments": [name for name in experiment.environments if name in known_environments],
@@ -140,7 +142,11 @@ def _available_part(published: Manifest, registry: Registry, environments: set[s
         "noise_floor": _noise_floor(experiment.noise_floor, kept["servers"], known_environments),
         "tuning_steps": _tuning_steps(experiment.tuning_steps, known_environments),
         "changes": {name: change for name, change in experiment.changes.items() if name in known_environments},
+        "profiles": {name: made for name, made in experiment.profiles.items() if name in known_environments},
         "during": {name: operation for name, operation in experiment.during.items() if name in known_environments},
+        # A replay compares verdicts, in which starts and explained trials have no part.
+        "first_answer": None,
+        "explain": None,
         "claims": [claim for claim in experiment.claims if _is_about(claim, kept, workloads)],
     }
     experiment = experiment.model_copy(update=kept | others)

@@ -27,6 +27,7 @@ from vmtoll.model.errors import UserError, WrongLinkError
 from vmtoll.model.experiment import Scale
 from vmtoll.model.until import Until
 from vmtoll.paths import RESULTS
+from vmtoll.runner.plan import EXPLAINED_TRIALS, explained
 from vmtoll.runner.run import Plan, on_machines, plan, remaining_plan
 from vmtoll.runner.run import run as measure
 from vmtoll.shell import say
@@ -167,6 +168,8 @@ def print_plan(planned: Plan, *, resumed: bool) -> None:
             f"block {trial.block}  {trial.order:3d}  {trial.arm!s:12}  {scenario.server:18}  "
             f"{scenario.workload:16}  {load_text(scenario.load)}"
         )
+    if pairs := explained(planned.resolved):
+        print(f"then {EXPLAINED_TRIALS * len(pairs)} trials in which exits are traced")
     for skip in planned.resolved.skipped:
         print(f"skipped: {skip.name}: {skip.why}")
     if planned.resolved.requests:

@@ -69,6 +69,8 @@ def _sentences(changed: MachineChanges) -> Iterator[str]:
             yield f"servers left by a run that was killed: {', '.join(changed['servers'])}"
         if changed["change"]:
             yield f"change left by a run that was killed: {changed['change']}"
+    if changed["traces"]:
+        yield f"traces of exits left by a run that was killed: {', '.join(changed['traces'])}"
 
 
 describe("unprovision", "vmtoll unprovision --inventory hosts.yml --check", "vmtoll unprovision -i hosts.yml --yes")

@@ -1,21 +1,23 @@
 """Read profiles: environments/<name>.yml of the user's folder, or vm-images/guests/<name>.yml, overrides the profiles
-in its `of`, and these vm-images/defaults.yml.
+in its `of`, and these vm-images/defaults.yml. An experiment's `vary` makes further ones.
 
 Profiles of the lab's own machines are in vm-images/machines instead of guests.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import GuestAccelerator
+from vmtoll.model.release import Release, release_of_suite
 from vmtoll.paths import VM_IMAGES
 from vmtoll.search_path import SearchPath, environments
-from vmtoll.spec.catalog import unknown
+from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.documents import Keys, read
+from vmtoll.spec.profiles import document_of, varied_profiles
 
 ACCELERATORS: tuple[GuestAccelerator, ...] = ("kvm", "tcg")
 # Lists that a profile adds to; every other value replaces the inherited one.
@@ -91,6 +93,14 @@ class Profile:
                 raise UserError(f"{self.name}: {key}: there is no file {file}; correct the path")
         return Kernel(file=str(found.resolve()), initrd=str(files[1].resolve()) if initrd else "")
 
+    def release(self, default: Release) -> Release:
+        """The release of the guest's image: the profile's, else this one. Raises UserError for an unknown suite."""
+        suite = str(self.values["release"])
+        try:
+            return release_of_suite(suite) if suite else default
+        except UserError as error:
+            raise UserError(f"{self.name}: release: {error}") from None
+
     @property
     def needs(self) -> list[str]:
         """Requirements on the host, by the names of vmtoll/guests/needs.py."""
@@ -99,28 +109,43 @@ class Profile:
 
 def names(images: Path = VM_IMAGES, kind: Kind = "guests") -> list[str]:
     """Names of all profiles of a kind."""
-    return _found(images, kind).names()
+    return [*_found(images, kind).names(), *(varied_profiles(_experiments(images)) if kind == "guests" else ())]
 
 
 def _found(images: Path, kind: Kind) -> SearchPath:
     return environments(images) if kind == "guests" else SearchPath("profile", [images / kind])
 
 
+def _experiments(images: Path) -> SearchPath:
+    """The experiments beside these images, whose `vary` makes profiles too."""
+    return Registry(images.parent).paths["experiment"]
+
+
+def kernels_by_release(profiles: Iterable[Profile], default: Release) -> dict[Release, list[str]]:
+    """The images of these guests: release → the packages of kernels that its image needs beside its own."""
+    kernels: dict[Release, set[str]] = {}
+    for profile in profiles:
+        kernels.setdefault(profile.release(default), set()).add(profile.kernel.package)
+    return {release: sorted(packages - {""}) for release, packages in kernels.items()}
+
+
 def load(name: str, images: Path = VM_IMAGES, kind: Kind = "guests") -> Profile:
     """Read a profile. Raises UserError naming file, key and what is allowed, or ExperimentError if it is not YAML."""
-    if name not in names(images, kind):
-        raise UserError(f"{images / kind}: {unknown('guest profile', name, names(images, kind))}")
+    if not (found := _found(images, kind)).find(name).exists() and name not in (known := names(images, kind)):
+        raise UserError(f"{images / kind}: {unknown('guest profile', name, known)}")
     defaults = read(images / "defaults.yml")
-    values = _values(name, _found(images, kind), defaults, ())
+    values = _values(name, found, _experiments(images), defaults, ())
     description = values.pop("description", "")
     lists = {key: _merged(defaults[key], values.get(key, [])) for key in _LISTS}
     return Profile(name, str(description), defaults | values | lists)
 
 
-def _values(name: str, found: SearchPath, defaults: Mapping[str, Any], parents: tuple[str, ...]) -> Keys:
+def _values(
+    name: str, found: SearchPath, experiments: SearchPath, defaults: Mapping[str, Any], parents: tuple[str, ...]
+) -> Keys:
     """Values of a profile and of the profiles that it builds on, without the defaults."""
-    file, profile_names = found.find(name), found.names()
-    values = read(file)
+    profile_names = found.names()
+    file, values = document_of(name, found, experiments)
     for key, value in values.items():
         _check(file, key, value, defaults)
     merged: Keys = {}
@@ -128,7 +153,7 @@ def _values(name: str, found: SearchPath, defaults: Mapping[str, Any], parents: 
         if base not in profile_names or base in (*parents, name):
             why = unknown("guest profile", base, [n for n in profile_names if n not in (*parents, name)])
             raise UserError(f"{file}: of: {why}")
-        for key, value in _values(base, found, defaults, (*parents, name)).items():
+        for key, value in _values(base, found, experiments, defaults, (*parents, name)).items():
             if key in _LISTS:
                 merged[key] = _merged(merged.get(key, []), value)
             elif key in merged and merged[key] != value and key not in (*values, "description"):

@@ -163,8 +163,10 @@ def _clock(domain: ET.Element, line: CommandLine) -> None:
 
 
 def has_hpet(line: CommandLine) -> bool:
-    """Return whether the guest of a command line has an HPET."""
-    return not line.has("no-hpet") and not line.merged("machine").is_off("hpet")
+    """Return whether the guest of a command line has an HPET: machines such as microvm know none."""
+    machine = line.merged("machine")
+    knows_it = machine.get("type", default="pc").startswith(("pc", "q35"))
+    return knows_it and not line.has("no-hpet") and not machine.is_off("hpet")
 
 
 def set_clock(domain: ET.Element, *, hpet: bool, kvmclock: bool) -> None:

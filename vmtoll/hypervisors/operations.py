@@ -59,7 +59,7 @@ def _is_idle(virsh: str, domain: str) -> str:
     return f"{virsh} domjobinfo {domain} | grep -q 'Job type: *None'"
 
 
-def _end_job(virsh: str, domain: str) -> str:
+def end_job(virsh: str, domain: str) -> str:
     """Ends a job of ours that goes on after its virsh was killed, and waits up to two minutes for its end."""
     is_idle = _is_idle(virsh, domain)
     return (
@@ -71,7 +71,7 @@ def _end_job(virsh: str, domain: str) -> str:
 def _snapshot(_: Operation, virsh: str, domain: str) -> Script:
     return Script(
         f"{virsh} snapshot-create-as {domain} {_NAME}",
-        f"{_end_job(virsh, domain)}names=$({virsh} snapshot-list {domain} --name) || exit 1; "
+        f"{end_job(virsh, domain)}names=$({virsh} snapshot-list {domain} --name) || exit 1; "
         f'! echo "$names" | grep -qx {_NAME} || {virsh} snapshot-delete {domain} {_NAME}',
     )
 
@@ -107,7 +107,7 @@ def _backup(_: Operation, virsh: str, domain: str) -> Script:
         f"{virsh} domjobinfo {domain} --completed --keep-completed | grep -q 'Job type: *Completed'",
         f"files=$({_disks(virsh, domain)} | sed 's/^[^ ]* //') || exit 1; [ -n \"$files\" ] || exit 0; "
         f'echo "$files" | while read -r file; do [ ! -e "$file.{_NAME}" ] || echo yes; done | grep -q yes || exit 0; '
-        f'{_end_job(virsh, domain)}echo "$files" | while read -r file; do rm -f -- "$file.{_NAME}"; done',
+        f'{end_job(virsh, domain)}echo "$files" | while read -r file; do rm -f -- "$file.{_NAME}"; done',
     )
 
 
@@ -115,7 +115,7 @@ def _save(_: Operation, virsh: str, domain: str) -> Script:
     state = f"state=$({virsh} domstate {domain}) || exit 1"
     return Script(
         f"{virsh} managedsave {domain} && {virsh} start {domain}",
-        f"{state}; [ \"$state\" = 'shut off' ] || {{ {_end_job(virsh, domain)}:; }}; {state}; "
+        f"{state}; [ \"$state\" = 'shut off' ] || {{ {end_job(virsh, domain)}:; }}; {state}; "
         f"case $state in running) ;; paused) {virsh} resume {domain};; *) {virsh} start {domain};; esac",
     )
 

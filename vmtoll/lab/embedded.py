@@ -60,10 +60,17 @@ def up(link: str, say: Say, shape: topology.LabShape | None = None, release: Rel
     with ThreadPoolExecutor() as pool:
         compiling = pool.submit(tools.build)
         try:
-            folder = image.ensure(say, release, shape.kernels())
+            images = {each: image.ensure(say, each, kernels) for each, kernels in shape.images(release).items()}
+            folder = images[release]
             disk = machine_disk.ensure(folder, say).name if shape.inventory else image.DISK
             with lock("lab"):
-                requested = shape.record() | {"suite": release.suite, "image": str(folder), "disk": disk}
+                requested: dict[str, Any] = shape.record() | {
+                    "suite": release.suite,
+                    "image": str(folder),
+                    "disk": disk,
+                }
+                if len(images) > 1:
+                    requested["images"] = {each.suite: str(path) for each, path in images.items()}
                 _build(link, shape, release, requested, say)
                 compiling.result()
                 _copy_missing_tools({"clients": [tool["name"] for tool in tools.binaries()]}, say)
@@ -74,7 +81,7 @@ def up(link: str, say: Say, shape: topology.LabShape | None = None, release: Rel
     say(f"the lab is up, its link {link}")
 
 
-def _build(link: str, shape: topology.LabShape, release: Release, requested: dict[str, object], say: Say) -> None:
+def _build(link: str, shape: topology.LabShape, release: Release, requested: dict[str, Any], say: Say) -> None:
     """Build the requested lab, or only set the link if the running lab's record has everything that is requested."""
     record, folder, disk = _read_record(), Path(str(requested["image"])), requested["disk"]
     if all(record.get(key) == value for key, value in requested.items()) and not _silent_machines():
@@ -92,9 +99,13 @@ def _build(link: str, shape: topology.LabShape, release: Release, requested: dic
         "embedded_lab_image": str(folder),
         "embedded_lab_guest_disk": disk,
         **shape.variables(release),
-        **_guests_and_cpus(shape, kind),
+        **_guests_and_cpus(shape, kind, requested.get("images", {})),
     }
-    _play("up", embedded_lab_link=link, **variables)
+    try:
+        _play("up", embedded_lab_link=link, **variables)
+    except VmtollError:  # such as a guest whose kernel does not boot, whose last lines are in the error
+        _play("down")
+        raise
     if shape.inventory:
         say("making the guests inside of the KVM hosts")
         make_guests(read_inventory(INVENTORY), INVENTORY, [], release, quiet=True)
@@ -110,8 +121,9 @@ def _need_podman() -> None:
         raise UserError(f"the lab's containers need {names}; install with `apt-get install {' '.join(missing)}`")
 
 
-def _guests_and_cpus(shape: topology.LabShape, kind: GuestAccelerator) -> dict[str, object]:
-    """The role's variables for the guests and for the CPU that all systems under test share: the last one.
+def _guests_and_cpus(shape: topology.LabShape, kind: GuestAccelerator, images: Mapping[str, str]) -> dict[str, object]:
+    """The role's variables for the guests and for the CPU that all systems under test share: the last one. `images`:
+    suite → folder of its image, where there are several.
 
     In a lab of virtual machines these share all CPUs. Raises UserError when this machine lacks what the guests need,
     apart from their bridge and network card, which the lab creates.
@@ -133,7 +145,7 @@ def _guests_and_cpus(shape: topology.LabShape, kind: GuestAccelerator) -> dict[s
         "embedded_lab_cpus": cpus,
         "embedded_lab_sut_cpus": str(cpus - 1),
         "embedded_lab_guests": [
-            {**variables, **role_entry(guest, tsc_khz=rate_khz)}
+            {**variables, **role_entry(guest, tsc_khz=rate_khz, images=images)}
             for variables, guest in zip(shape.guests, guests, strict=True)
         ],
     }

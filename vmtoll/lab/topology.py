@@ -10,11 +10,11 @@ import yaml
 
 from vmtoll.guests import profiles
 from vmtoll.guests.inventory import Guest
+from vmtoll.guests.profiles import names as profile_names
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import GuestAccelerator
 from vmtoll.model.release import Release
 from vmtoll.paths import LAB, PLAYBOOKS
-from vmtoll.search_path import environments
 from vmtoll.spec.catalog import unknown
 
 TOPOLOGIES = PLAYBOOKS / "topologies"
@@ -84,11 +84,10 @@ class LabShape:
         }
         return [Guest.model_validate({**guest, **shared}) for guest in self.guests]
 
-    def kernels(self) -> list[str]:
-        """The packages of kernels that the guests' profiles name, beside the image's own."""
+    def images(self, release: Release) -> dict[Release, list[str]]:
+        """The images of a lab of this release, first its own: release → packages of further kernels in it."""
         names = self.inner_guests().values() if self.inventory else [guest["profile"] for guest in self.guests]
-        packages = (profiles.load(name).kernel.package for name in names)
-        return sorted({package for package in packages if package})
+        return {release: []} | profiles.kernels_by_release(map(profiles.load, names), release)
 
     def inner_guests(self) -> dict[str, str]:
         """The guests that are made inside of the lab's KVM hosts: name → profile."""
@@ -114,7 +113,7 @@ def shape(topology: str = "single", profiles: Sequence[str] = ()) -> LabShape:
     Raises UserError when there is no such topology or profile.
     """
     _check_known("topology", [topology], sorted(file.stem for file in TOPOLOGIES.glob("*.yml")))
-    _check_known("guest profile", profiles, environments().names())
+    _check_known("guest profile", profiles, profile_names())
     description: dict[str, Any] = yaml.safe_load((TOPOLOGIES / f"{topology}.yml").read_text())
     kvm_hosts = list(description["guests"])
     on_hosts = {kvm_hosts[0]: _profile_by_guest(profiles)} if profiles else description["guests"]

@@ -81,7 +81,9 @@ class MailLoad:
     """A mail load: `users` concurrent users send or read `requests` messages in all, each in its own session.
 
     Users are `user0@<domain>` and so on, all with `password`. A sent message has `message_bytes` and a Message-Id that
-    ends in `@<tag>`; the body of a message read must have the digest `body_sha256`.
+    ends in `@<tag>`; the body of a message read must have the digest `body_sha256`. `rate_rps`: an open loop, whose
+    sessions are due at even intervals; times then count from when each was due. None: each user starts its next session
+    after its last.
     """
 
     host: str
@@ -95,6 +97,7 @@ class MailLoad:
     password: str
     body_sha256: str
     timeout_s: float = 30.0
+    rate_rps: float | None = None
 
     @property
     def in_flight(self) -> int:

@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Iterable, Sequence
 
+from vmtoll import hypervisors
 from vmtoll.agent.protocol import Done
 from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.idle_guests import resume_all
@@ -71,7 +72,7 @@ def _boot(session: Session, guests: Sequence[Host], others: Sequence[Host], tell
     session.fully_checked -= {
         checked for checked in session.fully_checked if checked[0] in {line.host.name for line in lines}
     }
-    _wait_until_resting(session, guests)
+    wait_until_resting(session, guests)
 
 
 def _distinct(hosts: Sequence[Host]) -> list[Host]:
@@ -110,6 +111,11 @@ def _power_off(session: Session, guest: Host) -> None:
         _run_commands(session.line(kvm_host), guest.vars.reboot)
         return
     _run_commands(session.line(guest), [["systemctl", "poweroff", "--no-block"]])
+    end_guest(on_host)
+
+
+def end_guest(on_host: hypervisors.Guest) -> None:
+    """Wait until a guest that was told to shut down is off; end it after POWEROFF_S. Raises VmtollError."""
     deadline = time.monotonic() + POWEROFF_S
     while not on_host.is_off():
         if time.monotonic() > deadline:
@@ -135,7 +141,7 @@ def _wait_until_lost(line: AgentLine) -> None:
         time.sleep(0.2)
 
 
-def _wait_until_resting(session: Session, guests: Sequence[Host]) -> None:
+def wait_until_resting(session: Session, guests: Sequence[Host]) -> None:
     """Wait until each guest's QEMU uses little CPU, or REST_S is over: the rest of a boot would be background CPU."""
     deadline = time.monotonic() + REST_S
     for guest in guests:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from vmtoll.machines.boots import boot_machine
 from vmtoll.machines.connection import AgentLine
+from vmtoll.machines.recovery import reopen
 from vmtoll.machines.session import Session
 from vmtoll.model.errors import AgentError, HostLostError, VmtollError
 from vmtoll.model.event import Listener, NotReverted
@@ -88,7 +89,9 @@ def undo_operations(session: Session) -> bool:
         kvm_host = session.inventory.kvm_host(guest)
         if kvm_host and session.line(guest).lost_because and not session.line(kvm_host).lost_because:
             with contextlib.suppress(AgentError, HostLostError):
-                undone |= session.line(kvm_host).call("revert", REVERT_S, guest=guest.name, boots=False)["ran"]
+                if session.line(kvm_host).call("revert", REVERT_S, guest=guest.name, boots=False)["ran"]:
+                    undone = True
+                    reopen(session.line(guest))  # it may have to boot
     return undone
 
 

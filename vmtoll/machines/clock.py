@@ -20,10 +20,18 @@ class Offset:
 
 def clock_offset(line: AgentLine, readings: int = _READINGS, limit_s: float = _LIMIT_S) -> Offset:
     """Offset of a machine's clock, from the shortest of `readings` round trips. Raises HostLostError."""
+    return _offset(line, "time_s", readings, limit_s)
 
+
+def uptime_offset(line: AgentLine, readings: int = _READINGS, limit_s: float = _LIMIT_S) -> Offset:
+    """Offset of a machine's monotonic clock, which its kernel started at 0, likewise. Raises HostLostError."""
+    return _offset(line, "monotonic_s", readings, limit_s)
+
+
+def _offset(line: AgentLine, clock: str, readings: int, limit_s: float) -> Offset:
     def read_offset() -> Offset:
         sent_s, begin_s = time.time(), time.monotonic()
-        machine_s = float(line.call("ping", limit_s)["time_s"])
+        machine_s = float(line.call("ping", limit_s)[clock])
         error_s = (time.monotonic() - begin_s) / 2
         return Offset(error_s, machine_s - sent_s - error_s)
 

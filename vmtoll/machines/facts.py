@@ -129,7 +129,7 @@ def gather(session: Session) -> dict[str, HostFacts]:
         facts_by_host = dict(pool.map(lambda host: (host.name, _facts(session, host)), session.inventory.hosts()))
     for host in session.inventory.under_test if session.resolved.requests is None else ():
         provisioned = sorted(facts_by_host[host.name].servers)
-        for server in session.resolved.servers:
+        for server in session.resolved.all_servers:
             if server not in provisioned:
                 raise InventoryError(
                     f"{host.name}: server {server} is not provisioned; run vmtoll provision "

@@ -3,13 +3,14 @@ CPU that no arm is charged for.
 """
 
 import contextlib
+from collections.abc import Collection, Sequence
 
 from vmtoll import hypervisors
 from vmtoll.machines.clock import clock_offset
 from vmtoll.machines.recovery import restore
 from vmtoll.machines.session import Paused, Session, TrialReporter
 from vmtoll.model.errors import AgentError, HostLostError
-from vmtoll.model.event import NotPaused
+from vmtoll.model.event import Listener, NotPaused
 from vmtoll.model.inventory import Host
 from vmtoll.model.trial import TrialSpec
 
@@ -24,19 +25,27 @@ def settle(session: Session, tell: TrialReporter) -> None:
     Raises VmtollError when a machine does not come back.
     """
     idle = idle_beside(session, tell.spec)
+    pause_only(session, idle, tell.listener)
+    _record_threads(session, tell.spec)
+    session.guests_paused = sum(guest.name in session.paused for guest in idle) if idle else None
+
+
+def pause_only(session: Session, idle: Sequence[Host], tell: Listener) -> None:
+    """Resume all other guests, bring back lost machines, pause these.
+
+    Raises VmtollError when a machine does not come back.
+    """
     for name in list(session.paused):
         if name not in {guest.name for guest in idle} or session.lines[name].lost_because:
             resume(session, session.paused.pop(name))
-    restore(session, tell.listener)
-    _record_threads(session, tell.spec)
+    restore(session, tell)
     for guest in idle if session.resolved.experiment.pause_idle_guests else []:
         if guest.name not in session.paused and guest.name not in session.unpausable:
             try:
                 session.paused[guest.name] = _pause(session, guest)
             except (AgentError, HostLostError) as error:
                 session.unpausable.add(guest.name)
-                tell.listener(NotPaused(guest.name, str(error)))
-    session.guests_paused = sum(guest.name in session.paused for guest in idle) if idle else None
+                tell(NotPaused(guest.name, str(error)))
 
 
 def _record_threads(session: Session, spec: TrialSpec) -> None:
@@ -53,15 +62,22 @@ def _record_threads(session: Session, spec: TrialSpec) -> None:
 
 def idle_beside(session: Session, spec: TrialSpec) -> list[Host]:
     """The run's guests that share the trial's physical machine but have no part in the trial."""
-    inventory = session.inventory
     machines = session.machines(spec.arm, spec.scenario.load, session.senders(spec))
-    busy = {line.host.name for line in machines.serving}
+    busy = {line.host.name for line in (*machines.serving, *machines.idle)}
     if not machines.suts:
         return []
-    measured = machines.host.host if machines.host else machines.suts[0].host
+    return _beside(session, busy, machines.host.host if machines.host else machines.suts[0].host)
+
+
+def guests_beside(session: Session, guests: Sequence[Host]) -> list[Host]:
+    """The run's guests that share the physical machine of these."""
+    return _beside(session, {guest.name for guest in guests}, session.inventory.kvm_host(guests[0]) or guests[0])
+
+
+def _beside(session: Session, busy: Collection[str], measured: Host) -> list[Host]:
     guests = []
-    for guest in inventory.under_test:
-        host = inventory.kvm_host(guest)
+    for guest in session.inventory.under_test:
+        host = session.inventory.kvm_host(guest)
         if host and guest.guest_name and guest.name not in busy and _same_machine(host, measured):
             guests.append(guest)
     return guests

@@ -55,7 +55,7 @@ def take(session: Session, host: Host) -> None:
     if host.role == "client":
         line.call("stay_awake")
     if host.role not in ("client", "kvm_host") and session.resolved.requests is None:
-        line.call("stop_all", 180, names=session.resolved.servers)
+        line.call("stop_all", 180, names=session.resolved.all_servers)
 
 
 def restore(session: Session, tell: Listener) -> None:
@@ -78,7 +78,14 @@ def restore(session: Session, tell: Listener) -> None:
 
 
 def _bring_back(session: Session, host: Host, line: AgentLine) -> None:
-    complaint, deadline = _revive(session, host), time.monotonic() + host.vars.back_s
+    reopen(line, _revive(session, host))
+
+
+def reopen(line: AgentLine, complaint: str = "") -> None:
+    """Open the line to a machine that boots, once it answers and has booted. Raises HostLostError, with `complaint`, if
+    it does not in time.
+    """
+    host, deadline = line.host, time.monotonic() + line.host.vars.back_s
     while True:
         try:
             return _open(line, OPEN_S)

@@ -117,6 +117,10 @@ class Session:
         """
         all_suts = self.inventory.machines.get(arm.environment, ()) if self.sees_server else ()
         suts, others = all_suts[: load.guests or 1], all_suts[load.guests or 1 :]
+        density = self.resolved.experiment.density
+        tiles = list(zip(suts, density.of(len(suts)), strict=True)) if density else []
+        idle = [sut for sut, tile in tiles if tile.idle]
+        suts = [sut for sut in suts if sut not in idle]
         host = self.inventory.host(suts[0]) if suts else None
         participants = [*(line.host for line in clients), *suts]
         return Machines(
@@ -125,6 +129,8 @@ class Session:
             neighbour=self.line(others[0]) if others and load.neighbour else None,
             host=self.line(host) if host else None,
             addresses=self.addresses(all_suts),
+            idle=[self.line(sut) for sut in idle],
+            servers={sut.name: tile.server for sut, tile in tiles if tile.server},
             contained=frozenset(
                 machine.name for machine in participants if host and self.inventory.shares_kernel(machine, host)
             ),
@@ -165,7 +171,8 @@ class Machines:
     whose machine is not seen; `neighbour`: another
     guest there with its own load. `host`: that KVM host, or the machine whose kernel a container shares. `contained`:
     names of all machines that share the kernel of `host`. `addresses`: of guests that libvirt does not run. A client
-    may be the machine under test.
+    may be the machine under test. `idle`: guests of the trial that run without a load, in an experiment with `density`;
+    `servers`: machine → its server, where it is another one than the scenario's.
     """
 
     clients: Sequence[AgentLine]
@@ -174,6 +181,12 @@ class Machines:
     host: AgentLine | None
     contained: frozenset[str]
     addresses: Mapping[str, GuestAddress] = field(default_factory=dict)
+    idle: Sequence[AgentLine] = ()
+    servers: Mapping[str, str] = field(default_factory=dict)
+
+    def server_on(self, line: AgentLine, server: str) -> str:
+        """The server that runs on a machine in a scenario with `server`."""
+        return self.servers.get(line.host.name, server)
 
     @property
     def serving(self) -> list[AgentLine]:
@@ -183,7 +196,7 @@ class Machines:
     @property
     def all(self) -> list[AgentLine]:
         """All machines, each once."""
-        return list(dict.fromkeys([*self.clients, *self.serving, *([self.host] if self.host else [])]))
+        return list(dict.fromkeys([*self.clients, *self.serving, *self.idle, *([self.host] if self.host else [])]))
 
     @property
     def kernels(self) -> list[AgentLine]:
@@ -196,7 +209,7 @@ class Machines:
         """Arguments of the agent's `usage` on the KVM host; empty for a container's host."""
         domains, neighbours = (
             [line.host.guest_name for line in lines if line.host.guest_name]
-            for lines in (self.suts, self.serving[len(self.suts) :])
+            for lines in ([*self.suts, *self.idle], self.serving[len(self.suts) :])
         )
         if not domains or self.host is None:
             return {}

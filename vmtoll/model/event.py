@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from vmtoll.model.finding import Role, Validity
+from vmtoll.model.first_answer import Way
 from vmtoll.model.trial import TrialRecord, TrialSpec
 from vmtoll.model.until import Look, Stop
 
@@ -21,6 +22,7 @@ class Phase(StrEnum):
     MEASURING = "measuring"  # a load that counts begins
     DELIVERING = "delivering"  # a mail server empties its queue
     COUNTING = "counting"  # messages are counted in the mailboxes
+    EXPLAINING = "explaining"  # a trial begins in which the KVM host traces exits
 
 
 class Absence(StrEnum):
@@ -111,6 +113,25 @@ class MachineStep:
     why: str = ""
 
 
+@dataclass(frozen=True)
+class Starting:
+    """Guests of an environment, `at_once` of them, are about to be started by a way of `first_answer`."""
+
+    way: Way
+    environment: str
+    at_once: int
+    block: int
+
+
+@dataclass(frozen=True)
+class StartFailed:
+    """A start has no figures, and why."""
+
+    way: Way
+    environment: str
+    why: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrialStep:
     """Trial `number` of `trials`, in one of `blocks` blocks, enters a phase. `tool`, `role`, `rate_rps`: where the
@@ -178,6 +199,8 @@ Event = (
     | ComparingMachines
     | ServiceCompared
     | MachineStep
+    | Starting
+    | StartFailed
     | TrialStep
     | TrialEnded
     | BlockEnded

@@ -7,12 +7,15 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from vmtoll.model.capacity import SharesOf
+from vmtoll.model.density import Density
 from vmtoll.model.document import Document
+from vmtoll.model.exits import Explain
 from vmtoll.model.facts import ALWAYS_DIFFER
+from vmtoll.model.first_answer import FirstAnswer
 from vmtoll.model.inventory import HostTuning
 from vmtoll.model.operation import Operation
 from vmtoll.model.service import Service
-from vmtoll.model.trial import METAL, Arm
+from vmtoll.model.trial import METAL, NO_GUESTS, Arm
 from vmtoll.model.until import Until
 
 SMALLEST_BLOCKS = 6
@@ -169,6 +172,15 @@ class Change(Document):
         return not self.apply
 
 
+class ProfileVariant(Document):
+    """A guest profile made out of another one, as a guest of its own."""
+
+    of: str = Field(description="profile that it builds on")
+    keys: dict[str, str | int | list[str] | dict[str, Any]] = Field(
+        min_length=1, description="keys of a guest profile and their values here; `cmdline` adds to that of `of`"
+    )
+
+
 class Experiment(Document):
     """A question, its matrix, and how it is measured."""
 
@@ -190,16 +202,37 @@ class Experiment(Document):
         default_factory=dict,
         description="name of an environment → the change that makes it out of another, on the same machine",
     )
-    vary: dict[str, list[str | int | None]] = Field(
+    profiles: dict[str, ProfileVariant] = Field(
         default_factory=dict,
-        description="factor → values: setting of `vmtoll_tuning` or kernel parameter, as `halt_poll_ns: [0, 200000]`; "
-        "the experiment's one environment becomes one for each combination, a change named after its values; null: as "
-        "it is",
+        description="name of an environment → the guest profile that it is, made out of another one; `vary` writes "
+        "them, and vmtoll those of `environments` that are `of` another environment",
+    )
+    vary: dict[str, list[str | int | list[str] | None]] = Field(
+        default_factory=dict,
+        description="factor → values: key of guest profiles, as `kernel: [null, linux-image-cloud-amd64]`, setting of "
+        "`vmtoll_tuning` or kernel parameter, as `halt_poll_ns: [0, 200000]`; the experiment's one environment becomes "
+        "one for each combination, named after its values: a guest of its own for keys of profiles, else a change of "
+        "its machine; null: as it is",
     )
     during: dict[str, Operation] = Field(
         default_factory=dict,
         description="name of an environment → the operation that happens in the middle of its measured loads; or one "
         "operation without a name, for each guest among `environments`. It needs open loops of vegeta",
+    )
+    explain: Explain | None = Field(
+        default=None,
+        description="`exits`: after the last block each scenario is measured again on each guest while its KVM host "
+        "counts and times the exits, in trials that are compared with nothing",
+    )
+    first_answer: FirstAnswer | None = Field(
+        default=None,
+        description="in each block the guests are shut down, saved or paused and started again, while the client asks "
+        "them: the time to the first answer, and its parts",
+    )
+    density: Density | None = Field(
+        default=None,
+        description="guests of one host that run at once, each with its own load: every number of them up to `at_most` "
+        "is a scenario; instead of `workloads`",
     )
     baseline: str | None = Field(
         default=None,
@@ -279,6 +312,20 @@ class Experiment(Document):
         return self
 
     @model_validator(mode="after")
+    def _guests_to_explain(self) -> Self:
+        if self.explain and not self.explained:
+            raise ValueError(f"explain: {self.explain} are of guests, and no environment is one; add one, or remove it")
+        return self
+
+    @model_validator(mode="after")
+    def _guests_to_start(self) -> Self:
+        if self.first_answer and self.changes:
+            raise ValueError("first_answer: a machine with `changes` would boot without its change; remove one of them")
+        if self.first_answer and not self.started:
+            raise ValueError("first_answer: metal is not started, and no environment is a guest; add one, or remove it")
+        return self
+
+    @model_validator(mode="after")
     def _operations_of_machines(self) -> Self:
         for name, operation in self.during.items():
             if name in self.changes:
@@ -290,8 +337,8 @@ class Experiment(Document):
                 )
             if operation.of in self.changes:
                 raise ValueError(f"during: {name}: of: {operation.of!r} is a change; name the machine's environment")
-            if operation.of == METAL and operation.on == "kvm_host":
-                raise ValueError(f"during: {name}: metal has no KVM host; use `on: guest`, `do: command`")
+            if operation.of in NO_GUESTS and operation.on == "kvm_host":
+                raise ValueError(f"during: {name}: {operation.of} has no KVM host; use `on: guest`, `do: command`")
             others = {each.at_s for each in self.during.values() if each.of == operation.of}
             if len(others) > 1:
                 raise ValueError(
@@ -318,8 +365,8 @@ class Experiment(Document):
                 raise ValueError(
                     f"changes: {name}: of: {change.of!r} is a change itself; name the machine's environment"
                 )
-            if change.on == "host" and change.of == METAL:
-                raise ValueError(f"changes: {name}: on: metal has no KVM host; leave it out")
+            if change.on == "host" and change.of in NO_GUESTS:
+                raise ValueError(f"changes: {name}: on: {change.of} has no KVM host; leave it out")
         return self
 
     def machine_of(self, environment: str) -> str:
@@ -335,6 +382,18 @@ class Experiment(Document):
         return {**self.changes, **self.during}
 
     @property
+    def explained(self) -> list[str]:
+        """The environments whose exits are explained: guests, without those of operations."""
+        names = self.environments if self.explain else []
+        return [name for name in names if self.machine_of(name) not in NO_GUESTS and name not in self.during]
+
+    @property
+    def started(self) -> list[str]:
+        """The environments whose guests are started: all guests, without those of operations."""
+        names = self.environments if self.first_answer else []
+        return [name for name in names if name not in NO_GUESTS and name not in self.variants]
+
+    @property
     def baseline_arm(self) -> Arm:
         """The arm that every other arm is compared with."""
         return Arm(self.baseline or (METAL if METAL in self.environments else self.environments[0]))
@@ -347,6 +406,11 @@ class Experiment(Document):
     def boot_blocks(self) -> int:
         """Blocks per boot, 1 with a single boot; a look comes only after a multiple of this number."""
         return self.blocks // self.boots if self.boots > 1 else 1
+
+    @property
+    def other_servers(self) -> list[str]:
+        """The servers of single guests, beside those that are measured."""
+        return list(dict.fromkeys(tile.server for tile in self.density.tiles if tile.server)) if self.density else []
 
     @property
     def crosscheck_s(self) -> float:

@@ -1,23 +1,9 @@
 """What a reader must know with a verdict: a typed note, tagged by its code."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import Field
-
-
-class NoteCode(StrEnum):
-    """Code of a note that readers need with a verdict."""
-
-    CONTROL_DIFFERS = "control-differs"
-    NO_CONTROL = "no-control"
-    FEW_BLOCKS = "few-blocks"
-    CLIENT_ON_SAME_MACHINE = "client-on-same-machine"
-    FAILED_REQUESTS = "failed-requests"
-    OWN_RATES = "own-rates"
-    ATTAINED = "attained"
-    CROSSCHECK_DISAGREES = "crosscheck-disagrees"
 
 
 @dataclass(frozen=True)
@@ -25,14 +11,14 @@ class ControlDiffers:
     """The A/A control differs from itself, surely by the factor `size`."""
 
     size: float
-    code: Literal[NoteCode.CONTROL_DIFFERS] = NoteCode.CONTROL_DIFFERS
+    code: Literal["control-differs"] = "control-differs"
 
 
 @dataclass(frozen=True)
 class NoControl:
     """The run has no A/A control for this comparison."""
 
-    code: Literal[NoteCode.NO_CONTROL] = NoteCode.NO_CONTROL
+    code: Literal["no-control"] = "no-control"
 
 
 @dataclass(frozen=True)
@@ -40,30 +26,30 @@ class FewBlocks:
     """With as few blocks as this, the verdict assumes that the machines' state changes between blocks."""
 
     blocks: int
-    code: Literal[NoteCode.FEW_BLOCKS] = NoteCode.FEW_BLOCKS
+    code: Literal["few-blocks"] = "few-blocks"
 
 
 @dataclass(frozen=True)
 class ClientOnSameMachine:
     """The load came from the machine under test."""
 
-    code: Literal[NoteCode.CLIENT_ON_SAME_MACHINE] = NoteCode.CLIENT_ON_SAME_MACHINE
+    code: Literal["client-on-same-machine"] = "client-on-same-machine"
 
 
 @dataclass(frozen=True)
 class FailedRequests:
     """Requests failed; the verdict has the shares of both sides."""
 
-    code: Literal[NoteCode.FAILED_REQUESTS] = NoteCode.FAILED_REQUESTS
+    code: Literal["failed-requests"] = "failed-requests"
 
 
 @dataclass(frozen=True)
 class OwnRates:
     """Each side was loaded at a rate of its own, in requests per second; None for a side without a trial."""
 
-    baseline_rps: float | None
-    compared_rps: float | None
-    code: Literal[NoteCode.OWN_RATES] = NoteCode.OWN_RATES
+    baseline_rps: float | None = None
+    compared_rps: float | None = None
+    code: Literal["own-rates"] = "own-rates"
 
 
 @dataclass(frozen=True)
@@ -78,9 +64,9 @@ class Answered:
 class Attained:
     """What each side answered of the rate that was offered to it; None for a side without a valid trial."""
 
-    baseline: Answered | None
-    compared: Answered | None
-    code: Literal[NoteCode.ATTAINED] = NoteCode.ATTAINED
+    baseline: Answered | None = None
+    compared: Answered | None = None
+    code: Literal["attained"] = "attained"
 
 
 @dataclass(frozen=True)
@@ -90,7 +76,7 @@ class CrosscheckDisagrees:
     tool: str
     low: float
     high: float
-    code: Literal[NoteCode.CROSSCHECK_DISAGREES] = NoteCode.CROSSCHECK_DISAGREES
+    code: Literal["crosscheck-disagrees"] = "crosscheck-disagrees"
 
 
 Note = Annotated[

@@ -77,3 +77,18 @@ def _between(points: list[tuple[float, float]], share: float, requests: int) -> 
 def log_p99(p99_us: float, limit_us: float) -> float:
     """The logarithm of a p99 in µs; an infinite p99 counts as the larger of NEVER_US and ten times the limit."""
     return math.log(max(NEVER_US, 10 * limit_us) if math.isinf(p99_us) else p99_us)
+
+
+def margin_of(record: TrialRecord) -> float | None:
+    """log(p99 / deadline) of the worst guest of a trial; None for a trial without figures. A load that timed out missed
+    by far.
+    """
+    if record.density:
+        return max((_log_ratio(tile.p99_ms, tile.deadline_ms) for tile in record.density.tiles), default=None)
+    return _log_ratio(None, record.offered.deadline_ms or NEVER_US / 1000) if Code.TIMED_OUT in record.codes else None
+
+
+def _log_ratio(p99_ms: float | None, deadline_ms: float) -> float:
+    """`p99_ms`: None if fewer than 99% of the requests were answered."""
+    p99_us, deadline_us = math.inf if p99_ms is None else 1000 * p99_ms, 1000 * deadline_ms
+    return log_p99(p99_us, deadline_us) - math.log(deadline_us)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter
 
+from vmtoll.model.density import DensityFigures
 from vmtoll.model.finding import ACCIDENTS, Code, Finding, Role, Validity, validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load
@@ -447,7 +448,8 @@ class TrialRecord:
     machine's host runs on; `release`: the machine's operating system, as `Debian 13`; `clients`: machines that sent the
     load together; `guests`: machines under test that shared the load; `loaded_s`: wall clock under load: warm-up,
     measurements, and a capacity measured for the trial; `fixed_cost_s`: wall clock of the trial less `loaded_s`;
-    `operation`: when the arm's operation was, in an experiment with `during`.
+    `operation`: when the arm's operation was, in an experiment with `during`; `density`: what each guest got, in one
+    with `density`.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -475,6 +477,7 @@ class TrialRecord:
     hardware: Hardware = Hardware.UNKNOWN
     release: str = "unknown"
     operation: OperationTimes | None = None
+    density: DensityFigures | None = None
 
     @property
     def key(self) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter
 
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.finding import Code, Role, Validity
+from vmtoll.model.first_answer import Way
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.metric import METRICS, Metric
@@ -454,6 +455,43 @@ class OperationEffect:
     figures: Mapping[str, OperationFigure]
 
 
+@dataclass(frozen=True, kw_only=True)
+class WaitFigure:
+    """A unit that the server waited for: how long that took, in the starts in which it did."""
+
+    unit: str
+    length_s: Amount
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartFigures:
+    """The starts of one environment by one way: means over blocks, in s from the start. `failed`: starts without
+    figures.
+
+    `first_s`: until the first of the guests answered, `all_s`: until all did; `network_s`: until the last one of these
+    answered on its network; `parts`: those of that last guest, which together are `all_s`; `waits`: what its server
+    waited for, the longest first. `more_s`: `all_s` above that of `against` in the same block, None for that
+    environment itself. `error_s`: of the comparison of clocks, at most; `gap_s`: the longest time between two requests.
+    """
+
+    environment: str
+    accelerator: Accelerator
+    server: str
+    way: Way
+    at_once: int
+    blocks: int
+    failed: int
+    first_s: Amount | None = None
+    all_s: Amount | None = None
+    network_s: Amount | None = None
+    parts: Mapping[str, Amount]
+    waits: tuple[WaitFigure, ...]
+    against: str
+    more_s: Amount | None = None
+    error_s: float
+    gap_s: float
+
+
 class Outcome(StrEnum):
     """Outcome of a published claim in a run."""
 
@@ -585,9 +623,9 @@ class Shape(StrEnum):
 class RunAnalysis:
     """The analysis of a run. `counts`: validity → trials; `findings`: code → trials that have it; `noise_floor`: the
     largest of any comparison's throughput, or of its tail in a run without throughput, a fraction; `searches`:
-    workloads that search for a rate, which are not compared; `operations`: None without any; `emulated`: a guest ran
-    under software emulation; `kvm_hardware`: what the hosts of the guests under KVM run on; `unseen_hosts`: guests
-    whose KVM host the inventory does not name.
+    workloads that search for a rate, which are not compared; `operations`, `first_answers`: None without any;
+    `emulated`: a guest ran under software emulation; `kvm_hardware`: what the hosts of the guests under KVM run on;
+    `unseen_hosts`: guests whose KVM host the inventory does not name.
     """
 
     run_id: str
@@ -604,6 +642,7 @@ class RunAnalysis:
     undeclared_differences: int
     tuning_steps: TuningResult | None = None
     operations: tuple[OperationEffect, ...] | None = None
+    first_answers: tuple[StartFigures, ...] | None = None
     claims: tuple[ClaimResult, ...]
     searches: tuple[str, ...]
     complete: bool

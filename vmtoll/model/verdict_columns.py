@@ -336,7 +336,7 @@ _VERDICT: list[_Figure] = [
     _words("doubts", "what widens the end that counts against the verdict, the largest first, separated by spaces:"
            " code:factor that it can explain:trials of the baseline:trials of the compared side", _doubts),
     _words("notes", "codes of what to know with the verdict, separated by spaces",
-           lambda verdict: " ".join(dict.fromkeys(note.code.value for note in getattr(verdict, "notes", ())))),
+           lambda verdict: " ".join(dict.fromkeys(note.code for note in getattr(verdict, "notes", ())))),
 ]  # fmt: skip
 
 _EFFECT: list[_Figure] = [

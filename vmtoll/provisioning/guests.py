@@ -5,6 +5,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from vmtoll.builds import image
@@ -17,6 +18,8 @@ from vmtoll.model.release import Release
 from vmtoll.paths import STATE
 from vmtoll.shell import Changes, play, run, say
 from vmtoll.spec.inventory import hosts_by_role
+
+NO_IMAGES: Mapping[str, str] = MappingProxyType({})
 
 
 def guests_with_profile(data: Mapping[str, Any], source: Path) -> list[Guest]:
@@ -33,16 +36,18 @@ def guests_with_profile(data: Mapping[str, Any], source: Path) -> list[Guest]:
     return guests
 
 
-def kernels_of(guests: Iterable[Guest], kind: profiles.Kind = "guests") -> list[str]:
-    """The packages of kernels that the image of these guests needs beside its own."""
-    packages = (profiles.load(vm.profile, kind=kind).kernel.package for vm in guests if vm.state == "present")
-    return sorted({package for package in packages if package})
+def _images_of(guests: Iterable[Guest], release: Release) -> dict[Release, list[str]]:
+    """Release → the packages of kernels that the image of these guests needs beside its own."""
+    return profiles.kernels_by_release((profiles.load(vm.profile) for vm in guests), release)
 
 
-def role_entry(vm: Guest, kind: profiles.Kind = "guests", *, tsc_khz: int | None = None) -> dict[str, Any]:
+def role_entry(
+    vm: Guest, kind: profiles.Kind = "guests", *, tsc_khz: int | None = None, images: Mapping[str, str] = NO_IMAGES
+) -> dict[str, Any]:
     """An element of the role's kvm_guest_list. A guest to remove gets no XML: its profile may no longer fit it.
 
-    Guests have this machine's architecture, because their image is made on it. `tsc_khz`: see render.
+    Guests have this machine's architecture, because their image is made on it. `tsc_khz`: see render. `images`: suite →
+    folder of its image, where the guest's is not the host's only one.
     """
     entry = vm.model_dump(include={"name", "state", "domain", "public_key"})
     if vm.state == "absent":
@@ -50,7 +55,8 @@ def role_entry(vm: Guest, kind: profiles.Kind = "guests", *, tsc_khz: int | None
     profile = profiles.load(vm.profile, kind=kind)
     files = files_of_role(vm.name, profile.kernel)
     xml = render(profile, vm, files, architecture=here(), tsc_khz=tsc_khz)
-    return entry | {"xml": xml, "boot_files": profile.kernel.files}
+    folder = images.get(str(profile.values["release"]))
+    return entry | {"xml": xml, "boot_files": profile.kernel.files} | ({"image": folder} if folder else {})
 
 
 def make_guests(
@@ -80,19 +86,26 @@ def make_guests(
     if copied_to and os.geteuid() != 0:
         raise UserError(f"{inventory}: the image of {copied_to[0].name} is made as root; run vmtoll as root or by sudo")
     rates_khz = _check_needs(present, inventory) if present else {}
-    lists = {
-        host: [role_entry(vm, tsc_khz=rates_khz.get(host)) for vm in guests if vm.kvm_host == host]
-        for host in _kvm_hosts(guests)
-    }
-    images: dict[str, dict[str, object]] = {
-        host: {**fetched[host], "files": image.files_for(kernels_of(vm for vm in present if vm.kvm_host == host))}
+    images: dict[str, list[dict[str, Any]]] = {
+        host: [{**fetched[host], "files": image.files_for(_of_one_image(host, present, release))}]
         for host in _kvm_hosts(present)
         if host in fetched
     }
-    if copied_to:
-        folder = image.ensure(say, release, kernels_of(copied_to))
-        copied: dict[str, object] = {"source": str(folder), "files": image.files(folder)}
-        images |= dict.fromkeys(_kvm_hosts(copied_to), copied)
+    built = {each: image.ensure(say, each, kernels) for each, kernels in _images_of(copied_to, release).items()}
+    for host in _kvm_hosts(copied_to):
+        its = _images_of((vm for vm in copied_to if vm.kvm_host == host), release)
+        images[host] = [{"source": str(built[each]), "files": image.files(built[each])} for each in its]
+    folders = {"" if each == release else each.suite: folder.name for each, folder in built.items()}
+    if release in built:
+        folders[release.suite] = folders[""]
+    lists = {
+        host: [
+            role_entry(vm, tsc_khz=rates_khz.get(host), images=folders if len(images.get(host, ())) > 1 else NO_IMAGES)
+            for vm in guests
+            if vm.kvm_host == host
+        ]
+        for host in _kvm_hosts(guests)
+    }
     variables: dict[str, object] = {"kvm_guest_lists": lists, "kvm_guest_images": images}
     if present:
         variables |= {"kvm_guest_host_key": str(host_key()), "kvm_guest_emulator": list(here().qemu)}
@@ -103,6 +116,18 @@ def make_guests(
             inventory=inventory, quiet=quiet, changes=changes,
         )  # fmt: skip
     return [vm.name for vm in guests if vm.state == "absent"]
+
+
+def _of_one_image(host: str, guests: Sequence[Guest], release: Release) -> list[str]:
+    """The packages of further kernels in the image that a host fetches. Raises UserError for guests of two releases."""
+    images = _images_of((vm for vm in guests if vm.kvm_host == host), release)
+    if len(images) > 1:
+        releases = " and ".join(each.name for each in images)
+        raise UserError(
+            f"{host}: vmtoll_image_url is one image, and its guests have {releases}; leave the URL out, and vmtoll "
+            "copies both"
+        )
+    return next(iter(images.values()))
 
 
 def _fetched_images(data: Mapping[str, Any], inventory: Path) -> dict[str, dict[str, str]]:

@@ -9,10 +9,12 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from vmtoll.analysis.run import Run
+from vmtoll.capacity import notes
 from vmtoll.capacity.consolidation import Consolidation, SharedCapacity, SharedRate
 from vmtoll.capacity.estimate import ByEnd, End, Estimate
 from vmtoll.capacity.fleet import FleetPlan
-from vmtoll.capacity.limits import BindingLimit, CapacityNote, CapacityNoteCode, Limit
+from vmtoll.capacity.limits import BindingLimit, Limit
+from vmtoll.capacity.notes import CapacityNote
 from vmtoll.capacity.objective import Slo
 from vmtoll.capacity.planner import Assumption, CapacityAssessment, CapacityResult, assess_capacity, default_slo
 from vmtoll.capacity.resources import Size
@@ -51,27 +53,24 @@ BINDS = {
     Limit.TOO_FEW_REQUESTS: "too few requests to be sure of the {missed}",
     Limit.TOO_FEW_BLOCKS: "too few blocks to be sure of the {missed}",
 }
-NOTES = {
-    CapacityNoteCode.OTHER_OBJECTIVE_SEARCHED: "the search was for p99 ≤ {p99_ms:g} ms, {availability_pct:.6g}%"
+NOTES: dict[type[CapacityNote], str] = {
+    notes.OtherObjectiveSearched: "the search was for p99 ≤ {p99_ms:g} ms, {availability_pct:.6g}%"
     " available: its rates may lie far apart for another objective",
-    CapacityNoteCode.GAP_IN_SEARCH: "nothing was measured between {low_rps:,.0f} and {high_rps:,.0f}/s, which are"
+    notes.GapInSearch: "nothing was measured between {low_rps:,.0f} and {high_rps:,.0f}/s, which are"
     " further apart than {resolution_pct:g}%: add blocks to continue",
-    CapacityNoteCode.FEW_BLOCKS: "{blocks:g} of at least {needed:g} blocks",
-    CapacityNoteCode.CLIENT_ON_SAME_MACHINE: "the load came from the machine itself, and took CPU from the server",
-    CapacityNoteCode.SWEEP_ENDS: "the sweep ends at {rate_rps:,.0f}/s; higher rates were not measured",
-    CapacityNoteCode.SEARCH_ENDS: "the search tried nothing above {rate_rps:,.0f}/s; higher rates were not measured",
-    CapacityNoteCode.LOWEST_MISSES: "not even {rate_rps:,.0f}/s meets it, and lower rates were not measured",
-    CapacityNoteCode.NONE_SHOWN: "no rate is shown to meet it; more blocks may",
-    CapacityNoteCode.TOO_FEW_REQUESTS: "none of {requests:,.0f} requests at {rate_rps:,.0f}/s failed, but so few"
+    notes.BlocksMissing: "{blocks:g} of at least {needed:g} blocks",
+    notes.LocalLoad: "the load came from the machine itself, and took CPU from the server",
+    notes.SweepEnds: "the sweep ends at {rate_rps:,.0f}/s; higher rates were not measured",
+    notes.SearchEnds: "the search tried nothing above {rate_rps:,.0f}/s; higher rates were not measured",
+    notes.LowestMisses: "not even {rate_rps:,.0f}/s meets it, and lower rates were not measured",
+    notes.NoneShown: "no rate is shown to meet it; more blocks may",
+    notes.TooFewRequests: "none of {requests:,.0f} requests at {rate_rps:,.0f}/s failed, but so few"
     " cannot show {availability_pct:.6g}%: measure {more_s:,.0f} s more, or ask for {shown_pct:.6g}%",
-    CapacityNoteCode.MET_ABOVE_A_MISS: "a higher rate met it after a lower one had missed it; the higher one does not"
-    " count",
-    CapacityNoteCode.ABOVE_ERLANG: "more than the {rate_rps:,.0f}/s at which Erlang C holds this p99: arrivals were"
+    notes.MetAboveAMiss: "a higher rate met it after a lower one had missed it; the higher one does not count",
+    notes.AboveErlang: "more than the {rate_rps:,.0f}/s at which Erlang C holds this p99: arrivals were"
     " more even than Poisson, or not all CPU was counted",
-    CapacityNoteCode.SHARED_POWER_UNKNOWN: "the power of a host with {guests:g} guests was not measured; --watts gives"
-    " it",
-    CapacityNoteCode.ENERGY_OF_CLIENT_TOO: "the energy is that of the whole machine, on which the load generator ran"
-    " as well",
+    notes.SharedPowerUnknown: "the power of a host with {guests:g} guests was not measured; --watts gives it",
+    notes.EnergyOfClientToo: "the energy is that of the whole machine, on which the load generator ran as well",
 }
 HEADINGS = (
     "capacity", "what binds", "p99 at that rate", "availability at that rate", "utilization at that rate",
@@ -371,7 +370,7 @@ def binding_text(binding: BindingLimit) -> str:
 
 def note_text(note: CapacityNote) -> str:
     """The note with its numbers."""
-    return NOTES[note.code].format(**note.values)
+    return NOTES[type(note)].format(**vars(note))
 
 
 def carried_text(result: CapacityResult) -> str:

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from vmtoll.analysis.claims import count_outcomes
 from vmtoll.analysis.equality import FactStatus, equality
+from vmtoll.analysis.exits import explained_exits
 from vmtoll.analysis.published import points
 from vmtoll.analysis.run import Run
 from vmtoll.model.columns import CROSSCHECK
@@ -21,6 +22,8 @@ from vmtoll.model.trial import METAL, Arm
 from vmtoll.model.verdict import Comparison, RunAnalysis, Verdict
 from vmtoll.report import charts, words
 from vmtoll.report.capacity import section as capacity_section
+from vmtoll.report.density import section as density_section
+from vmtoll.report.leading import leading_text
 from vmtoll.report.page import environment, inline_svg, write
 from vmtoll.report.panels import panel_groups
 from vmtoll.report.tables import (
@@ -63,7 +66,7 @@ def render(run: Run, analysis: RunAnalysis) -> str:
     return environment().get_template("report.html.j2").render(
         run=run, manifest=run.manifest, analysis=analysis, headline=words.headline(analysis), picture=picture,
         explanations=words.explanations(analysis), ending=words.ending_text(run.manifest),
-        looks=words.looks_text(run.manifest), labels=labels,
+        looks=words.looks_text(run.manifest), labels=labels, exits=explained_exits(run),
         outcomes=count_outcomes(analysis.claims), points=points(run),
         subject="server" if len({c.scenario.load for c in analysis.comparisons}) < 2 else "server and load",
         headings=HEADINGS,
@@ -88,7 +91,7 @@ def render(run: Run, analysis: RunAnalysis) -> str:
         excluded=[record for record in run.trials if record.validity is Validity.INVALID],
         availability=availability(run),
         facts={status: [fact for fact in facts if fact.status is status] for status in FactStatus},
-        status_titles=STATUS_TITLES,
+        status_titles=STATUS_TITLES, factors=_factors(run),
         sweep=any(len(group.loads) > 2 for group in panel_groups(run)),
         charts=[item for item in drawn_charts if item not in step_charts and item is not picture],
         step_charts=[item for item in step_charts if item is not picture],
@@ -97,7 +100,17 @@ def render(run: Run, analysis: RunAnalysis) -> str:
         server_times=[(row, cells) for row in rows if (cells := _server_time_cells(row))],
         waits=[(row, cells) for row in rows if (cells := _wait_cells(row))],
         host_rows=host_facts(run), capacity=capacity_section(run),
+        density=density_section(run), leading=leading_text(run, analysis),
     )  # fmt: skip
+
+
+def _factors(run: Run) -> list[str]:
+    """By what the experiment makes each environment another than the baseline, where it is known."""
+    environments = dict.fromkeys(arm.environment for arm in run.arms if arm.environment != run.baseline.environment)
+    texts = [
+        words.factors_text(run.manifest.experiment, name, run.baseline.environment) for name in environments
+    ]  # fmt: skip
+    return [text for text in texts if text]
 
 
 def _cells(comparison: Comparison) -> list[tuple[Verdict, str]]:

@@ -12,9 +12,12 @@ from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, METRICS, TAIL, THROU
 from vmtoll.model.trial import Accelerator
 from vmtoll.model.verdict import Comparison, Kind, RunAnalysis, Verdict
 from vmtoll.report import words
+from vmtoll.report.density import sentences
+from vmtoll.report.leading import leading_text
 
 WIDTH = 80
 _GAP, _INDENT = "  ", "  "
+_LONGEST_HEAD = 18  # with it, labels keep a third of a line
 _STYLES = {Kind.SLOWER: "red", Kind.FASTER: "green", Kind.UNDECIDED: "yellow", Kind.NOT_JUDGED: "yellow"}
 # The parts of a row's label: the first choice that fits. The heading above the rows has the rest.
 _LABELS = (("server", "load", "workload", "arm"), ("server", "arm"), ("server",))
@@ -45,10 +48,16 @@ def rows_of(
 
 def summary(run: Run, analysis: RunAnalysis, rows: Sequence[Row]) -> Text:
     """The answer, what it rests on, the table of these rows, and remarks; no line has more than 80 columns."""
-    answer = [Text(line, style="bold") for line in wrap(words.headline(analysis).answers[0].text, WIDTH)]
+    leading = leading_text(run, analysis)
+    answer = [Text(line, style="bold") for line in wrap(leading or words.headline(analysis).answers[0].text, WIDTH)]
     parts = [[*answer, *map(Text, wrap(", ".join(_basis(analysis)), WIDTH))], list(_table(rows))]
     for effect in analysis.operations or ():
         parts.append([Text(_shortened(line, WIDTH)) for line in words.operation_lines(effect)])
+    for start in analysis.first_answers or ():
+        texts = [text for text in words.start_lines(start) if text != leading]
+        parts.append([Text(line) for text in texts for line in wrap(text, WIDTH, subsequent_indent="    ")])
+    if analysis.comparisons:
+        parts.append([Text(line) for text in sentences(run) for line in wrap(text, WIDTH)])
     parts.append([Text(_shortened(line, WIDTH)) for line in words.remarks(run, rows)])
     return Text("\n\n").join(Text("\n").join(lines) for lines in parts if lines)
 
@@ -82,7 +91,10 @@ def _table(rows: Sequence[Row]) -> Iterator[Text]:
     side_names = {sides(comparison) for comparison, _ in rows}
     first = next(iter(side_names))
     compared = first.compared.removeprefix("the ") if len(side_names) == 1 else "other"
-    heads = (first.baseline, compared, "ratio (interval)", "verdict")
+    if max(len(first.baseline), len(compared)) > _LONGEST_HEAD:  # the line above names both
+        heads = ("baseline", "other", "ratio (interval)", "verdict")
+    else:
+        heads = (first.baseline, compared, "ratio (interval)", "verdict")
     widths = [max(len(head), *(len(row[n]) for row in cells.values())) for n, head in enumerate(heads)]
     label_width = WIDTH - len(_INDENT) - sum(len(_GAP) + width for width in widths)
     groups = list(_groups(rows, label_width))

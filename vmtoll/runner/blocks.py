@@ -1,5 +1,6 @@
 """The blocks that a run measures: a fixed number or, with `until`, as many as its comparisons need."""
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -11,12 +12,16 @@ from vmtoll.machines.session import Session
 from vmtoll.model.errors import ResultsError
 from vmtoll.model.event import Listener, LookEnded
 from vmtoll.model.run import Manifest
-from vmtoll.model.trial import Scenario, TrialSpec
+from vmtoll.model.tail import margin_of
+from vmtoll.model.trial import Arm, Scenario, TrialRecord, TrialSpec, last_attempts
 from vmtoll.model.until import ComparisonState, Look, LookComparison, Stop, Until, look_share, next_look
 from vmtoll.runner.plan import block_of
 
 # Judges the comparisons of a run so far, from its folder and its looks, the one that is due included.
 Judge = Callable[[Path, Sequence[Look]], Sequence[LookComparison]]
+
+# Blocks in which a number of guests must have missed its objective before larger numbers are left out.
+BREAK_BLOCKS = 3
 
 
 class Blocks(ABC):
@@ -55,6 +60,46 @@ class FixedBlocks(Blocks):
         # The median, because the first trials include one-time work such as measuring the capacity.
         each_s = median(durations_s) if durations_s else self._expected_s / self.scheduled
         return each_s * (self.scheduled - number + 1)
+
+
+class BlocksToBreak(FixedBlocks):
+    """The number of blocks that the experiment fixes, for numbers of guests: those far beyond the break, by the blocks
+    before, are measured no more. The same records leave out the same trials, so a resumed run goes on alike.
+    """
+
+    def __init__(self, session: Session, trials: Sequence[TrialSpec], expected_s: float) -> None:
+        super().__init__(trials, expected_s)
+        self._store = session.store
+
+    def __iter__(self) -> Iterator[Sequence[TrialSpec]]:
+        for trials in super().__iter__():
+            breaks = breaks_before(trials[0].block, self._store.records())
+            kept = [trial for trial in trials if guests_of(trial) <= breaks.get(trial.arm, math.inf) + 1]
+            self.scheduled -= len(trials) - len(kept)
+            if kept:
+                yield kept
+        if manifest := self._store.manifest():
+            count = len(last_attempts(self._store.records()))
+            self._store.write_manifest(manifest.model_copy(update={"trials_planned": count}))
+
+
+def guests_of(trial: TrialSpec | TrialRecord) -> int:
+    """The number of guests in a trial."""
+    return trial.scenario.load.guests or 1
+
+
+def breaks_before(block: int, records: Sequence[TrialRecord]) -> dict[Arm, int]:
+    """Arm → the fewest guests that missed their objective in each of the blocks before this one, and in at least three.
+
+    The break and one more guest are measured in all blocks, so that three slow trials by chance decide nothing.
+    """
+    margins: dict[tuple[Arm, int], list[float]] = {}
+    for record in last_attempts(list(records)):
+        margin = margin_of(record)
+        if record.block < block and margin is not None:
+            margins.setdefault((record.arm, guests_of(record)), []).append(margin)
+    broken = [key for key, values in margins.items() if len(values) >= BREAK_BLOCKS and min(values) > 0]
+    return {arm: min(guests for other, guests in broken if other == arm) for arm, _ in broken}
 
 
 class BlocksUntil(Blocks):

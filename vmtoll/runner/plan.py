@@ -3,8 +3,9 @@
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from vmtoll.model.first_answer import Way
 from vmtoll.model.trial import Arm, Scenario, TrialSpec
 from vmtoll.model.workload import ClosedWorkload
 from vmtoll.spec.experiment import Resolved
@@ -17,8 +18,12 @@ T = TypeVar("T")
 FIXED_COST_S = 1.5
 # Requests per second for the same estimate, for a workload with a fixed number of requests.
 ASSUMED_RPS = 5000.0
+# Explained trials of a scenario on a guest.
+EXPLAINED_TRIALS = 3
 # What a boot of a machine takes, with the wait until it rests.
 BOOT_S = 60.0
+# What it takes to save or pause a guest and to bring it back.
+RESTORE_S = 10.0
 
 
 def combinations(resolved: Resolved) -> list[tuple[Arm, Scenario]]:
@@ -40,6 +45,12 @@ def combinations(resolved: Resolved) -> list[tuple[Arm, Scenario]]:
             if resolved.measures(server, workload)
         ]
     return matrix
+
+
+def explained(resolved: Resolved) -> list[tuple[Arm, Scenario]]:
+    """The guests and scenarios whose exits are traced in trials of their own."""
+    names = resolved.experiment.explained
+    return [pair for pair in combinations(resolved) if pair[0].environment in names and not pair[0].is_control]
 
 
 def schedule(resolved: Resolved, order_seed: int) -> list[TrialSpec]:
@@ -92,6 +103,32 @@ def _balanced(arms: Sequence[Arm], block: int, seed: str) -> list[Arm]:
     return shuffled[::-1] if is_second else shuffled
 
 
+class Start(NamedTuple):
+    """Guests of an environment that are started at once."""
+
+    environment: str
+    server: str
+    way: Way
+    at_once: int
+
+
+def starts_of(resolved: Resolved, order_seed: int, block: int) -> list[Start]:
+    """The starts of a block, in the order that this seed gives; none without `first_answer`."""
+    key = resolved.experiment.first_answer
+    if key is None:
+        return []
+    absent = {skip.environment for skip in resolved.skipped}
+    starts = [
+        Start(environment, server, way, at_once)
+        for environment in resolved.experiment.started
+        if environment not in absent
+        for server in resolved.servers
+        for way, at_once in key.starts
+    ]
+    random.Random(f"{order_seed}:{block}:first-answer").shuffle(starts)
+    return starts
+
+
 def expected_s(resolved: Resolved) -> float:
     """Expected wall clock of a whole run, in seconds; with `until`, up to the first look."""
     experiment, matrix = resolved.experiment, combinations(resolved)
@@ -103,11 +140,13 @@ def expected_s(resolved: Resolved) -> float:
         crosscheck_s = experiment.crosscheck_s if workload.crosscheck else 0.0
         trials_s += experiment.warmup_s + primary_s + crosscheck_s + FIXED_COST_S
     boots = experiment.boots - 1 + sum(change_boots(resolved, planned).values())
-    total_s = experiment.blocks * trials_s + boots * BOOT_S
+    starts_s = sum(BOOT_S if start.way == "boot" else RESTORE_S for start in starts_of(resolved, 0, 1))
+    total_s = experiment.blocks * (trials_s + starts_s) + boots * BOOT_S
     if resolved.requests:
         return total_s + _checks_s(resolved, resolved.requests, experiment.blocks * len(matrix))
     capacities = {target for spec in planned for target in targets(spec, resolved)}
-    return total_s + TRIALS * len(capacities) * (experiment.warmup_s + experiment.duration_s + FIXED_COST_S)
+    others = TRIALS * len(capacities) + EXPLAINED_TRIALS * len(explained(resolved))
+    return total_s + others * (experiment.warmup_s + experiment.duration_s + FIXED_COST_S)
 
 
 def change_boots(resolved: Resolved, trials: Iterable[TrialSpec]) -> dict[str, int]:

@@ -37,6 +37,20 @@ def check_inventory(resolved: Resolved, inventory: Inventory, inventory_path: Pa
         _check_boots(inventory)
     _check_changes(resolved, inventory)
     _check_operations(resolved, inventory)
+    _check_explained(resolved, inventory)
+    _check_started(resolved, inventory)
+    if resolved.experiment.density:
+        _check_density(resolved, inventory)
+
+
+def _check_density(resolved: Resolved, inventory: Inventory) -> None:
+    """Raise ExperimentError for a guest whose KVM host the inventory does not name: vmtoll could not pause it."""
+    for host in inventory.under_test:
+        if inventory.kvm_host(host) is None:
+            raise ExperimentError(
+                f"{resolved.file}: density: the inventory names no KVM host of {host.name}, and vmtoll pauses the "
+                "guests that are too many there; set vmtoll_kvm_host and vmtoll_domain"
+            )
 
 
 def _check_changes(resolved: Resolved, inventory: Inventory) -> None:
@@ -77,6 +91,31 @@ def _machines_of(key: str, name: str, environment: str, resolved: Resolved, inve
             "nowhere to run; add it to metal_hosts or kvm_guests"
         )
     return inventory.machines[name]
+
+
+def _check_explained(resolved: Resolved, inventory: Inventory) -> None:
+    """Raise ExperimentError for a guest that is emulated, or whose KVM host is not named: it has no exits to trace."""
+    for host in (host for name in resolved.experiment.explained for host in inventory.machines.get(name, ())):
+        if inventory.kvm_host(host) is None:
+            raise ExperimentError(
+                f"{resolved.file}: explain: the inventory names no KVM host of {host.name}; set vmtoll_kvm_host and "
+                "vmtoll_domain, or leave `explain` out"
+            )
+        if host.vars.accelerator == "tcg":
+            raise ExperimentError(
+                f"{resolved.file}: explain: {host.name} is emulated (TCG) and has no exits; measure on a host with "
+                "KVM, or leave `explain` out"
+            )
+
+
+def _check_started(resolved: Resolved, inventory: Inventory) -> None:
+    """Raise ExperimentError for a guest whose KVM host is not named, so that nobody could start it."""
+    for host in (host for name in resolved.experiment.started for host in inventory.machines.get(name, ())):
+        if inventory.kvm_host(host) is None or not host.guest_name:
+            raise ExperimentError(
+                f"{resolved.file}: first_answer: the inventory does not say what starts {host.name}; set "
+                "vmtoll_kvm_host and vmtoll_domain, or leave `first_answer` out"
+            )
 
 
 def _check_boots(inventory: Inventory) -> None:

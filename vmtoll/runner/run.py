@@ -45,8 +45,10 @@ from vmtoll.model.run import Manifest
 from vmtoll.model.trial import TrialRecord, TrialSpec, last_attempts
 from vmtoll.model.until import Until
 from vmtoll.runner.attempts import next_attempt
-from vmtoll.runner.blocks import Blocks, BlocksUntil, FixedBlocks, Judge
+from vmtoll.runner.blocks import Blocks, BlocksToBreak, BlocksUntil, FixedBlocks, Judge
 from vmtoll.runner.calibration import ensure_capacities
+from vmtoll.runner.explain import explain, prepare
+from vmtoll.runner.first_answers import check_starts, measure_starts
 from vmtoll.runner.plan import expected_s, schedule
 from vmtoll.runner.requirements import (
     check_inventory,
@@ -218,6 +220,7 @@ def run(
         _point_latest(results_dir, store.run_dir)
         blocks = _blocks(session, planned, judge, tell)
         _measure(session, blocks, tell)
+        explain(session, blocks, tell)
         _finish(session, tell)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -343,6 +346,8 @@ def _lock_and_compare(session: Session, planned: Plan, tell: Listener) -> None:
     if session.store.manifest() is not None:
         facts.keep_handshakes(session.store.hosts(), session.facts)
     session.releases = facts.releases(session)
+    prepare(session)
+    check_starts(session)
     session.store.write_hosts(session.facts)
     session.store.write_json("private.json", facts.gather_private(session))
     if session.store.manifest() is None:
@@ -399,7 +404,12 @@ def _point_latest(results_dir: Path, run_dir: Path) -> None:
 def _blocks(session: Session, planned: Plan, judge: Judge | None, tell: Listener) -> Blocks:
     until = session.resolved.experiment.until
     if until is None or judge is None:
-        return FixedBlocks(planned.trials, planned.total_s)
+        has_density = session.resolved.experiment.density is not None
+        return (
+            BlocksToBreak(session, planned.trials, planned.total_s)
+            if has_density
+            else FixedBlocks(planned.trials, planned.total_s)
+        )
     return BlocksUntil(session, until, judge, tell)
 
 
@@ -425,6 +435,7 @@ def _measure(session: Session, blocks: Blocks, tell: Listener) -> None:
             due_attempt = next_attempt(block, _records_of_block(store, block))
             is_repeated = due_attempt is not None and due_attempt[0].key <= trial.key
             tell(TrialEnded(record, number, total, blocks.left_s(number + 1, trials_done), is_repeated))
+        measure_starts(session, block[0].block, tell)
         trials_before += len(block)
         if trials_done > done_before_block:
             counts = Counter(record.validity for record in last_attempts(_records_of_block(store, block)))

@@ -4,25 +4,31 @@ A file that breaks the format gives a LoadError naming the file, the line and th
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from vmtoll.files import cause_of
 from vmtoll.model.document import first_mistake
 from vmtoll.model.errors import LoadError
+from vmtoll.model.exits import ExitPrice, ExplainedTrial, from_line, prices_from
 from vmtoll.model.facts import HostFacts
+from vmtoll.model.first_answer import StartRecord
+from vmtoll.model.first_answer import from_line as start_of
 from vmtoll.model.run import SCHEMA, Manifest
 from vmtoll.model.service import ServicePage
 from vmtoll.model.trial import TrialRecord, from_json
 from vmtoll.runs import migration
 
+T = TypeVar("T")
 MANIFEST, HOSTS, TRIALS, TABLE = "run.json", "hosts.json", "trials.jsonl", "trials.csv"
 SERVICE = "service.json"  # of a run on a service: what it answered at the start
 CAPACITIES = "capacities.jsonl"
+STARTS = "first-answers.jsonl"  # of an experiment with `first_answer`
+EXITS, EXIT_PRICES = "exits.jsonl", "exit-prices.json"  # of an experiment with `explain: exits`
 SUMS = "SHA256SUMS"  # of a bundle, which is sealed
 
 
@@ -116,6 +122,45 @@ def read_pages(folder: Path) -> list[ServicePage]:
         return [ServicePage.model_validate(page) for page in read_object(file)["urls"]] if file.exists() else []
     except (KeyError, ValidationError) as error:
         raise LoadError(f"{file}: {error}") from None
+
+
+def read_explained(folder: Path) -> list[ExplainedTrial]:
+    """Read the explained trials of a run, ended or not; empty for a run without. Raises LoadError."""
+    file = folder / EXITS
+    return list(parse_explained(file, whole_lines(_read(file)))) if file.exists() else []
+
+
+def parse_explained(file: Path, data: bytes) -> Iterator[ExplainedTrial]:
+    """Parse the explained trials in the data of a file. Raises LoadError."""
+    return _parse_lines(file, data, from_line)
+
+
+def read_starts(folder: Path) -> list[StartRecord]:
+    """Read the starts of a run's guests, ended or not; empty for a run without. Raises LoadError."""
+    file = folder / STARTS
+    return list(parse_starts(file, whole_lines(_read(file)))) if file.exists() else []
+
+
+def parse_starts(file: Path, data: bytes) -> Iterator[StartRecord]:
+    """Parse the starts in the data of a file. Raises LoadError."""
+    return _parse_lines(file, data, start_of)
+
+
+def _parse_lines(file: Path, data: bytes, parse: Callable[[bytes], T]) -> Iterator[T]:
+    for number, line in enumerate(data.split(b"\n")[:-1], start=1):  # only \n ends a record
+        try:
+            yield parse(line)
+        except ValidationError as error:
+            raise LoadError(f"{file}: line {number}, {first_mistake(error)}") from None
+
+
+def read_exit_prices(folder: Path) -> dict[str, list[ExitPrice]]:
+    """Read the price list of exits of each KVM host; empty for a run without. Raises LoadError."""
+    file = folder / EXIT_PRICES
+    try:
+        return prices_from(_read(file)) if file.exists() else {}
+    except ValidationError as error:
+        raise LoadError(f"{file}: {first_mistake(error)}") from None
 
 
 def read_object(file: Path) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """One run's folder, for writing: appends records whole and durably, so a killed run can resume where it stopped.
 
 `trials.jsonl` is the truth, one record per line; `trials.csv` is exported from it after each trial. `capacities.jsonl`
-has the capacity trials, which give the rates of loads that are shares.
+has the capacity trials, which give the rates of loads that are shares; `exits.jsonl` those whose exits were traced;
+`first-answers.jsonl` the starts of guests.
 """
 
 import contextlib
@@ -10,28 +11,38 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from vmtoll.files import sync_folder, write_durably
 from vmtoll.model.columns import to_csv
 from vmtoll.model.errors import ResultsError
+from vmtoll.model.exits import ExitPrice, ExplainedTrial, to_line
 from vmtoll.model.facts import HostFacts
+from vmtoll.model.first_answer import StartRecord
+from vmtoll.model.first_answer import to_line as start_line
 from vmtoll.model.run import SCHEMA, Manifest
 from vmtoll.model.trial import TrialRecord, to_json
 from vmtoll.runs.folder import (
     CAPACITIES,
+    EXIT_PRICES,
+    EXITS,
     HOSTS,
     MANIFEST,
+    STARTS,
     TABLE,
     TRIALS,
+    parse_explained,
     parse_records,
+    parse_starts,
+    read_exit_prices,
     read_hosts,
     read_manifest,
     whole_lines,
 )
 
+T = TypeVar("T")
 _RUN_FILES = {".lock", MANIFEST, TRIALS, TABLE}  # each run's folder has at least one of these
 
 
@@ -50,6 +61,7 @@ class Store:
         self.run_dir = run_dir
         self.trials_file, self.table_file = run_dir / TRIALS, run_dir / TABLE
         self.manifest_file, self.capacities_file = run_dir / MANIFEST, run_dir / CAPACITIES
+        self.exits_file, self.starts_file = run_dir / EXITS, run_dir / STARTS
         self._lock = (run_dir / ".lock").open("a")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -62,8 +74,11 @@ class Store:
             self.manifest()
             for folder in ("histograms", "samples", "raw"):
                 (run_dir / folder).mkdir(exist_ok=True)
-            self._records = self._whole_records(self.trials_file)
-            self._capacities = self._whole_records(self.capacities_file) if self.capacities_file.exists() else []
+            self._touch(self.trials_file)
+            self._records = _whole(self.trials_file, parse_records)
+            self._capacities = _whole(self.capacities_file, parse_records)
+            self._explained = _whole(self.exits_file, parse_explained)
+            self._starts = _whole(self.starts_file, parse_starts)
             self._export()
         except BaseException:
             self.close()
@@ -88,17 +103,6 @@ class Store:
             with contextlib.suppress(OSError):  # the experiment has other runs
                 self.run_dir.parent.rmdir()
 
-    def _whole_records(self, file: Path) -> list[TrialRecord]:
-        """Cut off a last line that a kill left unfinished; return the records. Raises LoadError."""
-        self._touch(file)
-        data = file.read_bytes()
-        whole = whole_lines(data)
-        if whole != data:
-            with file.open("r+b") as handle:
-                handle.truncate(len(whole))
-                os.fsync(handle.fileno())
-        return list(parse_records(file, whole))
-
     def _touch(self, file: Path) -> None:
         if not file.exists():
             file.touch()
@@ -117,15 +121,44 @@ class Store:
 
     def append(self, record: TrialRecord) -> None:
         """Append one record and export the table. Call it last, after all other files of the trial are written."""
-        _append(self.trials_file, record)
+        _append(self.trials_file, to_json(record))
         self._records.append(record)
         self._export()
 
     def append_capacity(self, record: TrialRecord) -> None:
         """Append the record of one capacity trial."""
         self._touch(self.capacities_file)
-        _append(self.capacities_file, record)
+        _append(self.capacities_file, to_json(record))
         self._capacities.append(record)
+
+    def explained(self) -> Sequence[ExplainedTrial]:
+        """All explained trials so far, in the order in which they were appended."""
+        return self._explained
+
+    def append_explained(self, explained: ExplainedTrial) -> None:
+        """Append one explained trial."""
+        self._touch(self.exits_file)
+        _append(self.exits_file, to_line(explained))
+        self._explained.append(explained)
+
+    def starts(self) -> Sequence[StartRecord]:
+        """All starts of guests so far, in the order in which they were appended."""
+        return self._starts
+
+    def append_start(self, record: StartRecord) -> None:
+        """Append one start of guests."""
+        self._touch(self.starts_file)
+        _append(self.starts_file, start_line(record))
+        self._starts.append(record)
+
+    def exit_prices(self) -> dict[str, list[ExitPrice]]:
+        """KVM host → its price list of exits; empty before they are measured. Raises LoadError."""
+        return read_exit_prices(self.run_dir)
+
+    def write_exit_prices(self, prices: Mapping[str, Sequence[ExitPrice]]) -> None:
+        self.write_json(
+            EXIT_PRICES, {host: [price.model_dump() for price in listed] for host, listed in prices.items()}
+        )
 
     def clear_trial(self, name: str) -> None:
         """Remove the files that a killed attempt of this name may have left."""
@@ -164,9 +197,25 @@ class Store:
         write_durably(self.run_dir / name, text.encode() + b"\n")
 
 
-def _append(file: Path, record: TrialRecord) -> None:
-    """Append one record durably, in one write."""
-    data = to_json(record) + b"\n"
+def _whole(file: Path, parse: Callable[[Path, bytes], Iterable[T]]) -> list[T]:
+    """Cut off a last line that a kill left unfinished; return the records, none of a file that does not exist.
+
+    Raises LoadError.
+    """
+    if not file.exists():
+        return []
+    data = file.read_bytes()
+    whole = whole_lines(data)
+    if whole != data:
+        with file.open("r+b") as handle:
+            handle.truncate(len(whole))
+            os.fsync(handle.fileno())
+    return list(parse(file, whole))
+
+
+def _append(file: Path, line: bytes) -> None:
+    """Append one line durably, in one write."""
+    data = line + b"\n"
     handle = os.open(file, os.O_WRONLY | os.O_APPEND)
     try:
         if os.write(handle, data) != len(data):

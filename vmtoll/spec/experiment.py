@@ -8,6 +8,7 @@ from typing import get_args
 from pydantic import ValidationError
 
 from vmtoll.model import columns, facts
+from vmtoll.model.density import Density
 from vmtoll.model.errors import ExperimentError, SiteError
 from vmtoll.model.experiment import Claim, Experiment, NoiseFloor, Scale
 from vmtoll.model.run import Skipped, UsedFile
@@ -24,10 +25,11 @@ from vmtoll.model.workload import (
     listed,
 )
 from vmtoll.sites import load_site, site_files
-from vmtoll.spec import during, sources, vary
+from vmtoll.spec import density, during, sources, vary
 from vmtoll.spec import service as services
 from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.documents import Keys, check_names, read, validation_error
+from vmtoll.spec.profiles import check_profiles, environment_names, with_factors
 from vmtoll.spec.server import ServerDefinition, read_server, read_servers
 from vmtoll.spec.used import documents
 from vmtoll.spec.workload import file_of, load_workloads
@@ -60,6 +62,22 @@ def check_claims(
                 _check_users(
                     path, f"claims[{i}].{key}.users", side.users, [workloads[n] for n in listed(side.workload)]
                 )
+
+
+def _of_tiles(path: Path, wanted: Density, registry: Registry) -> dict[str, Workload]:
+    """The workloads of the tiles, by name. Raises ExperimentError."""
+    workloads = {}
+    for index, tile in enumerate(wanted.tiles):
+        where = f"density.tiles[{index}]"
+        if tile.workload:
+            variants = load_workloads(tile.workload, registry)
+            if tile.workload not in variants:
+                text = unknown("workload", tile.workload, workload_names(registry))
+                raise ExperimentError(f"{path}: {where}.workload: {text}")
+            workloads[tile.workload] = variants[tile.workload]
+        if tile.server:
+            check_names(path, f"{where}.server", "server", [tile.server], registry.servers())
+    return workloads
 
 
 def _check_users(path: Path, key: str, users: int | list[int], workloads: Sequence[Workload]) -> None:
@@ -107,6 +125,11 @@ class Resolved:
         ]
 
     @property
+    def all_servers(self) -> list[str]:
+        """These, and the servers of single guests of a density."""
+        return list(dict.fromkeys([*self.servers, *self.experiment.other_servers]))
+
+    @property
     def environments(self) -> list[str]:
         """Environments that are measured."""
         absent = {skip.environment for skip in self.skipped}
@@ -129,7 +152,8 @@ class Resolved:
     def guests(self) -> int:
         """Number of guests of one environment that must share one KVM host."""
         shared = [w for w in self.workloads.values() if isinstance(w, SharedHostWorkload)]
-        return max((workload.guests_needed for workload in shared), default=1)
+        started = self.experiment.first_answer.most_at_once if self.experiment.first_answer else 1
+        return max(1, started, *(workload.guests_needed for workload in shared))
 
 
 def _with_control(resolved: Resolved) -> Resolved:
@@ -156,7 +180,9 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     document = read(path)
     experiment = _parse(path, _at_scale(path, document, scale))
     own_names = [name for name in experiment.environments if name not in experiment.variants]
-    _check_environments(path, experiment, own_names if experiment.service else registry.environments())
+    check_profiles(path, experiment, registry)
+    known = [*environment_names(registry), *experiment.profiles]
+    _check_environments(path, experiment, own_names if experiment.service else known)
     if experiment.baseline:
         check_names(path, "baseline", "environment of this experiment", [experiment.baseline], experiment.environments)
     servers = experiment.servers if experiment.service else registry.servers()
@@ -170,14 +196,18 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         guests = [environment for environment in experiment.environments if environment not in NO_GUESTS]
         for key, steps in experiment.tuning_steps.names_by_key():
             check_names(path, f"tuning_steps.{key}", "environment", steps, guests)
+    density.check(path, experiment)
+    experiment = with_factors(experiment, registry)
     if experiment.service:
         return _with_control(_resolve_service(path, experiment, experiment.service))
     workloads = _workloads(path, experiment, registry)
-    experiment = experiment.model_copy(update={"workloads": list(workloads)})
+    if not experiment.density:
+        experiment = experiment.model_copy(update={"workloads": list(workloads)})
     names = {kind: _names_at_all_scales(document, f"{kind}s") for kind in ("server", "environment", "workload")}
     names["environment"] += [name for name in experiment.variants if name not in names["environment"]]
     workloads_at_all_scales = {k: w for name in names["workload"] for k, w in load_workloads(name, registry).items()}
     _check_operations(path, experiment, workloads)
+    _check_explained(path, experiment, workloads)
     check_claims(path, experiment.claims, names["server"], names["environment"], workloads_at_all_scales)
     sites = sorted({w.site for w in workloads.values()})
     if len(sites) > 1:
@@ -198,7 +228,9 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
 def _parse(path: Path, document: Keys) -> Experiment:
     """The experiment of a document at one scale, with what `vary` stands for. Raises ExperimentError."""
     try:
-        return Experiment(name=path.stem, **during.expand(vary.expand(services.complete(path, document))))
+        return Experiment(
+            name=path.stem, **density.expand(during.expand(vary.expand(services.complete(path, document))))
+        )
     except ValidationError as error:
         raise validation_error(path, Experiment, error) from None
     except ValueError as error:
@@ -207,7 +239,7 @@ def _parse(path: Path, document: Keys) -> Experiment:
 
 def _resolve_service(path: Path, experiment: Experiment, service: Service) -> Resolved:
     """An experiment with a service. Raises ExperimentError, also for claims and tuning steps, which need servers."""
-    for key in ("claims", "tuning_steps", "users", "during"):
+    for key in ("claims", "tuning_steps", "users", "during", "explain", "first_answer"):
         if getattr(experiment, key):
             raise ExperimentError(f"{path}: {key}: an experiment with `service` has none; remove it")
     requests = services.load_requests(path, experiment, service)
@@ -242,6 +274,13 @@ def _check_operations(path: Path, experiment: Experiment, workloads: Mapping[str
             raise ExperimentError(f"{path}: during: {name} {what}, so it does not show what one guest's clients notice")
 
 
+def _check_explained(path: Path, experiment: Experiment, workloads: Mapping[str, Workload]) -> None:
+    """Raise ExperimentError for a load whose requests are not the same in each trial."""
+    for name, workload in workloads.items() if experiment.explain else ():
+        if isinstance(workload, SearchWorkload):
+            raise ExperimentError(f"{path}: explain: {name} searches for a rate; choose a workload that has one")
+
+
 def resolve(
     path: Path, experiment: Experiment, workloads: Mapping[str, Workload], site: Site, registry: Registry
 ) -> Resolved:
@@ -252,7 +291,20 @@ def resolve(
     used = _used(path, experiment, workloads, site, registry)
     registry.say_hidden(used)
     definitions = {name: read_server(name, registry.servers_folder()) for name in experiment.servers}
-    _check_kinds(path, definitions, workloads, registry)
+    _check_kinds(path, definitions, {name: workloads[name] for name in experiment.workloads}, registry)
+    for tile in experiment.density.tiles if experiment.density else ():
+        if tile.workload and tile.workload not in workloads:
+            raise ExperimentError(f"{path}: density: the load tool of {tile.workload} is missing here; add it")
+        if tile.workload:
+            names = [tile.server] if tile.server else experiment.servers
+            servers = {name: read_server(name, registry.servers_folder()) for name in names}
+            _check_kinds(path, servers, {tile.workload: workloads[tile.workload]}, registry)
+    for name, definition in definitions.items() if experiment.first_answer else ():
+        if definition.serves != "pages":
+            raise ExperimentError(
+                f"{path}: first_answer: {name} serves {definition.serves}, and the client asks for a page; choose a "
+                "server of pages"
+            )
     server_sources = sources.find_sources(registry, definitions)
     steps = experiment.tuning_steps.environments if experiment.tuning_steps else ()
     resolved = Resolved(
@@ -267,15 +319,16 @@ def resolve(
 
 def _used(
     path: Path, experiment: Experiment, workloads: Iterable[str], site: Site, registry: Registry
-) -> dict[str, list[str]]:
+) -> dict[str, Iterable[str]]:
     """The documents that an experiment names, by kind; of the experiment itself where it is one of the registry."""
     files = {name: file_of(name, registry) for name in workloads}
+    bases = [variant.of for variant in experiment.profiles.values()]
     return {
         "experiment": [experiment.name] if path == registry.experiment_file(experiment.name) else [],
         "workload": list(dict.fromkeys(file.stem for file in files.values() if file)),
         "site": [site.name],
-        "server": experiment.servers,
-        "environment": [name for name in experiment.environments if name not in NO_GUESTS],
+        "server": list(dict.fromkeys([*experiment.servers, *experiment.other_servers])),
+        "environment": dict.fromkeys(name for name in [*experiment.environments, *bases] if name not in NO_GUESTS),
     }
 
 
@@ -287,7 +340,11 @@ def _needs(registry: Registry, profile: str) -> list[str]:
 
 
 def _workloads(path: Path, experiment: Experiment, registry: Registry) -> dict[str, Workload]:
-    """The experiment's workloads, each variant by its own name, with the numbers of users that it chooses."""
+    """The experiment's workloads, each variant by its own name, with the numbers of users that it chooses; those of its
+    tiles.
+    """
+    if experiment.density:
+        return density.workloads_of(path, experiment.density, _of_tiles(path, experiment.density, registry))
     workloads: dict[str, Workload] = {}
     for i, name in enumerate(experiment.workloads):
         variants = load_workloads(name, registry)

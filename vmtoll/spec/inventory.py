@@ -63,7 +63,10 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
     command = [_ansible_inventory(), "-i", str(path), "--list"]
     command += ["--limit", joined(limit, "kvm_hosts")] if limit else []
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False, env=environment)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LIMIT_S, check=False,
+            env=environment,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise InventoryError(
             f"{path}: Ansible did not read it within {_LIMIT_S} s; try `ansible-inventory -i {path} --list`: a script "

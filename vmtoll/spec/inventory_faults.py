@@ -16,9 +16,10 @@ from typing import Any, Literal
 from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import GUEST_NAMES, Connection, Host, HostVars, Role
 from vmtoll.model.trial import CONTAINER_HOST_NETWORK, CONTAINERS, NO_GUESTS
-from vmtoll.spec.catalog import Registry, unknown
+from vmtoll.spec.catalog import unknown
 from vmtoll.spec.groups import GROUPS, KNOWN_GROUPS, is_within, nearest
 from vmtoll.spec.inventory import hosts_by_role, members, read_inventory
+from vmtoll.spec.profiles import environment_names
 
 # Why a command reads the inventory. `load`: to measure its machines. `machines`: to change or inspect them. `hosts`: to
 # change or inspect any hosts, whatever their group.
@@ -216,7 +217,7 @@ def _own_variables(variables: Mapping[str, Mapping[str, Any]]) -> dict[str, list
 
 def _environments(machines: InventoryData, known: Collection[str], *, for_load: bool) -> Iterator[Fault]:
     """Yield environments that contradict the group, are unknown or missing, and machines that share one."""
-    shipped = Registry().environments()
+    shipped = environment_names()
     guests = [name for name in shipped if name not in NO_GUESTS]
     names = sorted({*shipped, *known})
     hosts_by_environment = defaultdict[tuple[str, str], list[Host]](list)
@@ -252,7 +253,7 @@ def _environments(machines: InventoryData, known: Collection[str], *, for_load: 
 def _profile(guest: Host) -> Iterator[Fault]:
     """Yield what is wrong with a guest that vmtoll makes: its profile, its environment, its CPUs."""
     profile, environment = guest.vars.profile, guest.vars.environment
-    guests = [name for name in Registry().environments() if name not in NO_GUESTS]
+    guests = [name for name in environment_names() if name not in NO_GUESTS]
     if profile is None:
         return
     if profile not in guests:

@@ -1,57 +1,106 @@
-"""Expand `vary` of an experiment's file: a change for each combination of the factors' values."""
+"""Expand `vary` of an experiment's file: an environment for each combination of the factors' values."""
 
 import itertools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from vmtoll.model.trial import NO_GUESTS
+from vmtoll.paths import VM_IMAGES
+from vmtoll.spec.documents import read
+
 # As YAML reads them.
 _SWITCHES = {True: "on", False: "off"}
+# What Linux allows as the name of a machine.
+_LONGEST_NAME = 63
+# What the names of kernels' packages begin with, which says nothing in the name of an environment.
+_KERNEL = "linux-image-"
 
 
 def expand(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The document of an experiment with environments and changes in place of what `vary` stands for; without `vary`,
-    or with what a run has recorded of it, the same one. Raises ValueError.
+    """The document of an experiment with environments, profiles and changes in place of what `vary` stands for; without
+    `vary`, or with what a run has recorded of it, the same one. Raises ValueError.
     """
     factors, environments = document.get("vary"), document.get("environments")
     if not isinstance(factors, Mapping) or not factors:
         return document
-    if document.get("changes") and list(_machines(document)) == [environments]:
+    if any(names == environments for names in _recorded(document)):
         return document
-    if not isinstance(environments, list) or len(environments) != 1 or document.get("changes"):
-        raise ValueError("vary: it needs one environment, which it varies, and no `changes`")
+    made = document.get("changes") or document.get("profiles")
+    if not isinstance(environments, list) or len(environments) != 1 or made:
+        raise ValueError("vary: it needs one environment, which it varies, and neither `changes` nor `profiles`")
     for factor, values in factors.items():
         if not isinstance(values, list) or not values:
             raise ValueError(f"vary.{factor}: give a list of values")
-    values_of = {
-        str(factor): [_SWITCHES[value] if isinstance(value, bool) else value for value in values]
-        for factor, values in factors.items()
-    }
-    arms = varied(environments[0], values_of)
-    changes = {name: change for name, change in arms.items() if change}
-    return {**document, "vary": values_of, "environments": list(arms), "changes": changes}
+        if numbers := [value for value in values if isinstance(value, float)]:
+            raise ValueError(f"vary.{factor}: {numbers[0]} is a number, of which YAML drops zeros; quote it")
+    of, values_of = str(environments[0]), {str(factor): _values(values) for factor, values in factors.items()}
+    of_profile = {factor: values for factor, values in values_of.items() if factor in profile_keys()}
+    if of_profile and of in NO_GUESTS:
+        raise ValueError(f"vary.{next(iter(of_profile))}: {of} has no guest profile; vary the environment of a guest")
+    names, profiles, changes = varied(of, values_of)
+    return {**document, "vary": values_of, "environments": names, "profiles": profiles, "changes": changes}
 
 
-def _machines(document: Mapping[str, Any]) -> Iterator[list[str]]:
-    """For each machine that is changed, the environments that `vary` makes of it."""
-    changes = document["changes"]
-    for of in dict.fromkeys(change.get("of") for change in changes.values()) if isinstance(changes, Mapping) else ():
-        yield list(varied(str(of), document["vary"]))
+def profile_keys() -> list[str]:
+    """The keys of a guest profile, each of which is a factor; see vm-images/defaults.yml."""
+    return [key for key in read(VM_IMAGES / "defaults.yml") if key != "needs"]
 
 
-def varied(of: str, factors: Mapping[str, list[Any]]) -> dict[str, dict[str, Any] | None]:
-    """The environments of all combinations of these factors' values: name → the keys of its change, None for the
-    machine as it is. `of`: the environment that names the machine. A factor with a dot is a kernel parameter.
+def _values(values: list[Any]) -> list[Any]:
+    return [_SWITCHES[value] if isinstance(value, bool) else value for value in values]
+
+
+def _recorded(document: Mapping[str, Any]) -> Iterator[list[str]]:
+    """The lists of environments that `vary` makes of a machine that is changed, or of a profile that is built on."""
+    made = [document.get("profiles"), document.get("changes")]
+    variants = [variant for part in made if isinstance(part, Mapping) for variant in part.values()]
+    for of in dict.fromkeys(variant.get("of") for variant in variants):
+        yield varied(str(of), document["vary"])[0]
+
+
+def varied(
+    of: str, factors: Mapping[str, list[Any]]
+) -> tuple[list[str], dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The environments of all combinations of these factors' values, the guest profiles that they need, and the changes
+    that they are: names, name → profile, name → change. `of`: the environment that they are made out of.
+
+    A factor is a key of guest profiles, a setting, or, with a dot, a kernel parameter. A value that is null or empty
+    leaves it as it is. Raises ValueError for two combinations of one name, or without a difference, and for a name
+    that is too long.
     """
-    environments: dict[str, dict[str, Any] | None] = {}
+    keys = profile_keys()
+    environments: dict[str, Any] = {}
+    profiles: dict[str, dict[str, Any]] = {}
+    changes: dict[str, dict[str, Any]] = {}
     for combination in itertools.product(*factors.values()):
-        chosen = {factor: value for factor, value in zip(factors, combination, strict=True) if value is not None}
-        sysctls = {factor: value for factor, value in chosen.items() if "." in factor}
-        settings = {factor: value for factor, value in chosen.items() if factor not in sysctls}
-        name = "-".join(f"{_slug(factor.rpartition('.')[2])}-{_slug(value)}" for factor, value in chosen.items())
-        environments[name or of] = {"of": of, "settings": settings or None, "sysctls": sysctls} if chosen else None
-    return environments
+        chosen = {f: value for f, value in zip(factors, combination, strict=True) if value not in (None, "", [])}
+        of_profile = {factor: value for factor, value in chosen.items() if factor in keys}
+        of_change = {factor: value for factor, value in chosen.items() if factor not in keys}
+        machine = "-".join([of, *_words(of_profile)])
+        name = "-".join([*_words(of_profile), *_words(of_change)]) if of_change else machine
+        if environments.get(name) == chosen:
+            raise ValueError(f"vary: two combinations differ in nothing, both are {name}; remove a value")
+        if environments.setdefault(name, chosen) != chosen:
+            raise ValueError(f"vary: two combinations would be named {name}; give them profiles or `changes`")
+        if len(name) > _LONGEST_NAME:
+            raise ValueError(
+                f"vary: the name {name} is longer than {_LONGEST_NAME} characters; give this guest a profile of its own"
+            )
+        if of_profile:
+            profiles[machine] = {"of": of, "keys": of_profile}
+        if of_change:
+            sysctls = {factor: value for factor, value in of_change.items() if "." in factor}
+            settings = {factor: value for factor, value in of_change.items() if factor not in sysctls}
+            changes[name] = {"of": machine, "settings": settings or None, "sysctls": sysctls}
+    return list(environments), profiles, changes
 
 
-def _slug(text: object) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", str(text).lower()).strip("-")
+def _words(chosen: Mapping[str, Any]) -> list[str]:
+    """`kernel-cloud-amd64`, `halt-poll-ns-0`: the factors by their last part, each with its value."""
+    return [f"{_slug(factor.rpartition('.')[2])}-{_slug(value)}" for factor, value in chosen.items()]
+
+
+def _slug(value: object) -> str:
+    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return re.sub(r"[^a-z0-9]+", "-", text.removeprefix(_KERNEL).lower()).strip("-")

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from vmtoll import loadgen
@@ -21,6 +22,7 @@ from vmtoll.sites import lockstep_list, url_list
 from vmtoll.trial import usage
 from vmtoll.trial.arrivals import poisson_ns, seed_of
 from vmtoll.trial.execution import JointExecution, bound_s, on_client
+from vmtoll.trial.exits import ExitTracer
 from vmtoll.trial.fleet import Fleet
 from vmtoll.trial.merging import ClientPart, merge, on_our_clock, start_spread_s
 from vmtoll.trial.observation import TrialObserver
@@ -82,7 +84,7 @@ class LoadDriver:
 
     `workload`: the trial's, or another one in its place. `fleet`: the senders, either the run's clients or the machine
     under test itself. `client`: the first sender; `sut`: the first machine under test. `capacity`: the capacity that
-    shares are fractions of, None without shares.
+    shares are fractions of, None without shares. `tracer`: counts the exits of the measured load, if set.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class LoadDriver:
         self.watch = TrialObserver(self.machines, self.scenario.server, self.remote, shortest_s)
         self.loaded_s = 0.0
         self.capacity: CapacityEstimate | None = None
+        self.tracer: ExitTracer | None = None
         one_client = self.client if len(self.fleet.lines) == 1 else None
         self.operation = (
             OperationDriver(session, self.arm.environment, self.machines, one_client)
@@ -238,7 +241,8 @@ class LoadDriver:
         self.tell(Phase.MEASURING, tool=tool, role=role)
         operation = self.operation if role is Role.PRIMARY else None
         pending = operation.begin() if operation else None
-        joint = self.run(tool, load, expected_s)
+        with self.traced():
+            joint = self.run(tool, load, expected_s)
         spell = operation.end(pending) if operation and pending else None
         after = self.watch.read()
         if operation and operation.has_new_process:  # its counters began again
@@ -250,6 +254,10 @@ class LoadDriver:
             self.keep_rate(tool, result.successful / joint.wall_s)
         self.watch.record_load(role, tool, before, after, parts)
         return ToolRun(role, tool, load, joint, parts, result, before, after, server_times, spell)
+
+    def traced(self) -> AbstractContextManager[None]:
+        """What a measured load is sent in: where its exits are counted, if they are."""
+        return self.tracer.load() if self.tracer else nullcontext()
 
     def store_and_parse(self, tool: str, joint: JointExecution, name: str) -> list[ClientPart]:
         """Store the output of the clients' tools as `name`, with several clients in a folder for each; then parse it.

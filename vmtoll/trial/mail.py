@@ -7,8 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmtoll.loadgen import MailLoad, ToolResult
+from vmtoll.machines.connection import AgentLine
 from vmtoll.model.event import Phase
 from vmtoll.model.finding import Role
+from vmtoll.model.inventory import Host
 from vmtoll.model.trial import Counts, Offered
 from vmtoll.model.workload import MailWorkload
 from vmtoll.trial import gates
@@ -32,12 +34,8 @@ def measure(driver: LoadDriver, workload: MailWorkload) -> TrialResults:
     `service_time_*`: for sent messages, the server's own delay from the first accepted recipient to the mailbox; for
     mailboxes, the duration of a user's session. Raises ToolError, AgentError, HostLostError.
     """
-    experiment, users, load = driver.experiment, workload.users, _first_load(driver, workload)
-    driver.sut.call(
-        "mail_prepare", _LIMIT_S,
-        name=driver.scenario.server, password=load.password,
-        messages=0 if workload.sends else MESSAGES_PER_MAILBOX, page=f"{workload.site}/{workload.page}",
-    )  # fmt: skip
+    experiment, users, load = driver.experiment, workload.users, first_load(driver, workload, driver.sut.host)
+    prepare(driver.sut, driver.scenario.server, workload, load.password)
     driver.watch.remote = (driver.watch.remote[0], load.port)
     driver.tell(Phase.PREPARING, tool=workload.tool, role=Role.PRIMARY)
     rate_rps = _warm(driver, workload, load, experiment.warmup_s)
@@ -58,12 +56,24 @@ def measure(driver: LoadDriver, workload: MailWorkload) -> TrialResults:
     return TrialResults(Offered(users=users), [run], (measurement,), findings, counts)
 
 
+def prepare(sut: AgentLine, server: str, workload: MailWorkload, password: str) -> None:
+    """Empty the mail server of a machine, and fill its mailboxes if they are to be read. Raises AgentError,
+    HostLostError.
+    """
+    sut.call(
+        "mail_prepare", _LIMIT_S,
+        name=server, password=password, messages=0 if workload.sends else MESSAGES_PER_MAILBOX,
+        page=f"{workload.site}/{workload.page}",
+    )  # fmt: skip
+
+
 def _measure_load(driver: LoadDriver, workload: MailWorkload, load: MailLoad, expected_s: float) -> ToolRun:
     """Send the load under observation; its wall clock runs until the last message is delivered."""
     tool, before = workload.tool, driver.watch.read()
     driver.tell(Phase.MEASURING, tool=tool, role=Role.PRIMARY)
-    joint = driver.run(tool, load, expected_s)
-    waited_s = _wait_for_delivery(driver) if workload.sends else 0.0
+    with driver.traced():
+        joint = driver.run(tool, load, expected_s)
+        waited_s = _wait_for_delivery(driver) if workload.sends else 0.0
     after = driver.watch.read()
     parts = driver.store_and_parse(tool, joint, tool)
     result = merge(parts)
@@ -73,11 +83,11 @@ def _measure_load(driver: LoadDriver, workload: MailWorkload, load: MailLoad, ex
     return ToolRun(Role.PRIMARY, tool, load, joint, parts, result, before, after)
 
 
-def _first_load(driver: LoadDriver, workload: MailWorkload) -> MailLoad:
-    """A first small load, with a password that exists for this trial only."""
+def first_load(driver: LoadDriver, workload: MailWorkload, to: Host) -> MailLoad:
+    """A first small load on a machine, with a password that exists for this trial only."""
     page = next(file for file in driver.session.content["files"] if file["path"] == workload.page)
     return MailLoad(
-        host=driver.sut.host.seen_from(driver.client.host),
+        host=to.seen_from(driver.client.host),
         port=PORTS[workload.protocol],
         protocol=workload.protocol,
         domain="vmail.test",

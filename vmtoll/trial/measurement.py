@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmtoll.loadgen import OpenLoad, ToolResult
+from vmtoll.model.density import DensityFigures
 from vmtoll.model.finding import Finding, Role
 from vmtoll.model.trial import Counts, Measurement, Offered, Resources
 from vmtoll.trial import gates, latency
@@ -24,6 +25,7 @@ class TrialResults:
     measurements: tuple[Measurement, ...]
     findings: Sequence[Finding]
     counts: Counts = field(default_factory=Counts)
+    density: DensityFigures | None = None
 
     @property
     def logged_role(self) -> Role | None:

@@ -50,7 +50,8 @@ class TrialObserver:
                 "sample_start",
                 **args,
                 **(client_args if line in clients else {}),
-                **({"server": self.server} if line in suts else host_args if line is self.machines.host else {}),
+                **({"server": self.machines.server_on(line, self.server)} if line in suts else {}),
+                **(host_args if line is self.machines.host and line not in suts else {}),
             )
             for line in self.machines.all
         ]
@@ -66,7 +67,9 @@ class TrialObserver:
 
         Call it outside of the two `read`s around a load: the server's CPU time for this answer is not the load's.
         """
-        answers = [line.ask("server_metrics", name=self.server) for line in self.machines.suts]
+        answers = [
+            line.ask("server_metrics", name=self.machines.server_on(line, self.server)) for line in self.machines.suts
+        ]
         return [parse(_metrics_page(pending)) for pending in answers]
 
     def record_load(self, role: Role, tool: str, before: Usage, after: Usage, parts: Sequence[ClientPart]) -> None:

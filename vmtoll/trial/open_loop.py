@@ -44,12 +44,12 @@ def measure(driver: LoadDriver, workload: OpenWorkload) -> TrialResults:
         driver.tell(Phase.PREPARING, tool=tool, role=Role.CROSSCHECK)
         load = driver.open_load(rate_rps, experiment.crosscheck_s)
         runs.append(driver.measure(Role.CROSSCHECK, tool, load, experiment.crosscheck_s))
-    measurements = tuple(_measurement(driver, run, workload.deadline_ms) for run in runs)
+    measurements = tuple(measurement_of(driver, run, workload.deadline_ms) for run in runs)
     if experiment.during:
         measurements = (_with_disruption(driver, runs[0], measurements[0], workload.deadline_ms),)
     findings = gates.mean_over_p99(measurements[0])
     for run, measurement in zip(runs, measurements, strict=True):
-        findings += tool_findings(run) + _rate_not_reached(run) + gates.client_late(measurement)
+        findings += tool_findings(run) + rate_not_reached(run) + gates.client_late(measurement)
     return TrialResults(load_offered, runs, measurements, findings)
 
 
@@ -69,7 +69,7 @@ def offered(driver: LoadDriver, workload: OpenWorkload) -> Offered:
     )
 
 
-def _rate_not_reached(run: ToolRun) -> list[Finding]:
+def rate_not_reached(run: ToolRun) -> list[Finding]:
     """Findings on clients that did not reach their part of the rate."""
     findings: list[Finding] = []
     for part in run.parts:
@@ -92,7 +92,7 @@ def _latencies(run: ToolRun) -> NDArray[np.int64]:
     return run.result.latencies_us
 
 
-def _measurement(driver: LoadDriver, run: ToolRun, deadline_ms: float) -> Measurement:
+def measurement_of(driver: LoadDriver, run: ToolRun, deadline_ms: float) -> Measurement:
     """The figures of one tool. Throughput is over the time from the first intended send to the last response; goodput
     over the planned sending time, so that one late answer costs only one request.
     """

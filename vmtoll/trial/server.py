@@ -39,25 +39,32 @@ class TrialServer:
 
         Raises AgentError, HostLostError.
         """
-        args = {"name": self.server, "limit_s": SERVER_LIMIT_S, "cores": self.driver.workload.cores}
-        answers = [(line, line.ask("server_start", **args)) for line in self.lines]
+        args = {"limit_s": SERVER_LIMIT_S, "cores": self.driver.workload.cores}
+        answers = [(line, line.ask("server_start", name=self._on(line), **args)) for line in self.lines]
         started_by_line = [(line, answer.wait(SERVER_LIMIT_S + 30)) for line, answer in answers]
         return int(started_by_line[0][1]["cores"]), [
             f for line, started in started_by_line for f in self._unlike_reference(line, started)
         ]
 
+    def _on(self, line: AgentLine) -> str:
+        """The server of a machine."""
+        return self.driver.machines.server_on(line, self.server)
+
     def _unlike_reference(self, line: AgentLine, started: StartedServer) -> list[Finding]:
         session, machine, declared = self.session, line.host.name, self.driver.experiment.declared_differences
+        server = self._on(line)
         of_content = gates.content(session.content["digest"], session.facts[machine].content_digest, machine)
         change = self.driver.experiment.changes.get(self.driver.spec.arm.environment)
         if change and not change.is_declared:
             return of_content  # the server, or the kernel's parameters, may be what the change is about
         expected = dict(session.reference.sysctls)
+        # Servers that differ by design are compared with what they were at the beginning.
+        reference = session.facts[machine] if "servers" in declared else session.reference
         for name, value in change.sysctls.items() if change else ():
             if name in expected:
                 expected[name] = " ".join(value.split())
         return [
-            *gates.fingerprint(session.reference.server(self.server).model_dump(), started, self.server, machine),
+            *gates.fingerprint(reference.server(server).model_dump(), started, server, machine),
             *gates.sysctls(expected, started["sysctls"], machine, declared),
             *of_content,
         ]
@@ -105,7 +112,7 @@ class TrialServer:
         """
         if isinstance(self.driver.workload, MailWorkload):
             return  # no pages; `mail` counts the messages in the mailboxes
-        for line in self.driver.machines.suts:
+        for line in (line for line in self.driver.machines.suts if line.host.name not in self.driver.machines.servers):
             files, subject = self.session.content["files"], (line.host.name, self.server)
             if subject in self.session.fully_checked:
                 rng = random.Random(f"{self.session.order_seed}:{self.driver.spec.key}:{when}")
@@ -134,7 +141,8 @@ class TrialServer:
 
     def stop(self) -> None:
         """Stop the server on every machine. Raises AgentError, HostLostError."""
-        for answer in [line.ask("server_stop", name=self.server, limit_s=SERVER_LIMIT_S) for line in self.lines]:
+        args = {"limit_s": SERVER_LIMIT_S}
+        for answer in [line.ask("server_stop", name=self._on(line), **args) for line in self.lines]:
             answer.wait(SERVER_LIMIT_S + 30)
 
 

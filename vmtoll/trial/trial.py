@@ -23,8 +23,8 @@ from vmtoll.model.errors import (
 from vmtoll.model.event import Phase
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.trial import Resources, TrialRecord, TrialSpec
-from vmtoll.model.workload import ClosedWorkload, MailWorkload, RampWorkload, Workload
-from vmtoll.trial import closed_loop, gates, latency, mail, open_loop, usage
+from vmtoll.model.workload import ClosedWorkload, MailWorkload, RampWorkload, RateWorkload, Workload
+from vmtoll.trial import closed_loop, density, gates, latency, mail, open_loop, usage
 from vmtoll.trial.capacity import smallest_capacity, targets
 from vmtoll.trial.conditions import LoadObservations
 from vmtoll.trial.loads import LoadDriver, ToolRun
@@ -134,12 +134,15 @@ class Trial:
         """SERVER_FAILED if a server has ended, because that explains the tool's failure; else `finding`."""
         for line in self.driver.machines.serving if finding.code is Code.TOOL_FAILED and self.server.is_ours else ():
             try:
-                line.call("server_check", PING_LIMIT_S, name=self.spec.scenario.server)
+                line.call("server_check", PING_LIMIT_S, name=self._server_on(line))
             except AgentError as error:
                 return Finding(Code.SERVER_FAILED, machine=error.machine, detail=f"{error}; {finding.detail}")
             except HostLostError as error:
                 return self._host_lost(error, f"; {finding.detail}")
         return finding
+
+    def _server_on(self, line: AgentLine) -> str:
+        return self.driver.machines.server_on(line, self.spec.scenario.server)
 
     def _failed_record(self, planned: TrialRecord, finding: Finding) -> TrialRecord:
         """The planned record with the failure alone; earlier measurements of the trial are dropped."""
@@ -158,7 +161,7 @@ class Trial:
         for line, op, args in (
             *((line, "kill", {}) for line in self.driver.fleet.lines),
             *((line, "sample_stop", {}) for line in self.driver.machines.all),
-            *((line, "server_stop", {"name": self.spec.scenario.server}) for line in serving),
+            *((line, "server_stop", {"name": self._server_on(line)}) for line in serving),
         ):
             if not line.lost_because:
                 try:
@@ -221,6 +224,7 @@ class Trial:
             started_at=utc(run.execution.started_at_s),
             findings=tuple(finding for finding in findings if not self._is_expected(finding)),
             operation=times(log_of(run.load, run.result), run.spell) if run.spell else None,
+            density=results.density,
             offered=results.offered,
             measurements=tuple(
                 observations[load.role].add_to(load) for load in results.with_histogram(f"histograms/{self.name}.hdr")
@@ -245,6 +249,8 @@ class Trial:
 
     def _send(self) -> TrialResults:
         """Send the loads and return their results, by the kind of workload."""
+        if self.driver.experiment.density and isinstance(self.workload, RateWorkload):
+            return density.measure(self.driver, self.workload)
         if isinstance(self.workload, ClosedWorkload):
             return closed_loop.measure(self.driver, self.workload)
         if isinstance(self.workload, MailWorkload):

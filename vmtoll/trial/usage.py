@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from vmtoll.agent.protocol import Counters, Reading
 from vmtoll.agent.waits import growth_ns
-from vmtoll.machines.connection import AgentLine
+from vmtoll.machines.connection import AgentLine, Pending
 from vmtoll.machines.session import Machines
 from vmtoll.model.machine_cpu import MachineCpu
 from vmtoll.model.trial import Measurement, Resources
@@ -107,7 +107,7 @@ def read_usage(machines: Machines, server: str, remote: tuple[str, int]) -> Usag
     """Read all machines at once. `remote`: address and port of the load. Raises AgentError, HostLostError."""
     clients, suts, host = machines.clients, machines.suts, machines.host
     host_answer = host.ask("usage", **machines.domain_args, contained=machines.container_names) if host else None
-    pending = [(line, line.ask("usage", server=server, remote=remote if line in clients else None)) for line in suts]
+    pending = [(line, _ask_usage(machines, line, server, remote)) for line in suts]
     pending += [(line, line.ask("usage", remote=remote)) for line in clients if line not in suts]
     readings = {line.host.name: answer.wait(_LIMIT_S) for line, answer in pending}
     return Usage(
@@ -116,6 +116,11 @@ def read_usage(machines: Machines, server: str, remote: tuple[str, int]) -> Usag
         host=host_answer.wait(_LIMIT_S) if host_answer else None,
         sees_machine=host is not None or all(line.host.role == "metal" for line in suts),
     )
+
+
+def _ask_usage(machines: Machines, sut: AgentLine, server: str, remote: tuple[str, int]) -> Pending:
+    is_client = sut in machines.clients
+    return sut.ask("usage", server=machines.server_on(sut, server), remote=remote if is_client else None)
 
 
 def growth(before: Usage, after: Usage, figure: Callable[[Reading], float]) -> float:

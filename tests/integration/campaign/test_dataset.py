@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 import shutil
 from dataclasses import replace
 from operator import attrgetter
@@ -19,15 +18,9 @@ from statsmodels.stats.meta_analysis import combine_effects
 from benchmarks.fleet import BUCKETS, RUNS, make, measure_figures
 from tests.support.records import BASELINE
 from tests.support.synthetic_run import (
-    Row,
-    Truth,
-    closed_load,
-    failed_trial,
-    make_run,
     rate_load,
-    role_findings,
-    with_findings,
 )
+from tests.support.testbed_runs import CLOSED, GUEST, entry, run_of
 from vmtoll.analysis.histograms import merged_histogram
 from vmtoll.analysis.run import frame_of, load_run
 from vmtoll.analysis.schema import fields, names
@@ -39,46 +32,13 @@ from vmtoll.campaign.page import text, write_page
 from vmtoll.campaign.store import add_run, has_run, partition
 from vmtoll.model.columns import flat
 from vmtoll.model.errors import LoadError
-from vmtoll.model.finding import Code, Finding, Role, Validity
+from vmtoll.model.finding import Role, Validity
 from vmtoll.model.hardware import Hardware
-from vmtoll.model.load import Load
 from vmtoll.model.metric import CPU, TAIL, THROUGHPUT, loop_of
-from vmtoll.model.trial import Accelerator, Arm, Scenario
+from vmtoll.model.trial import Accelerator, Scenario
 from vmtoll.model.verdict import Estimate, Kind, VerdictReason
 
-GUEST = Arm("kvm-default")
-CLOSED, OPEN = closed_load(10), rate_load(1000)
 RATIOS = (0.90, 0.88, 0.93, 0.86, 0.91)  # of the guest's throughput, test bed by test bed
-
-
-def refuse_one(row: Row) -> list[Row]:
-    """Gates and failures: an invalid trial, one that was tried twice, one that the client limited."""
-    place = row["block"], row["arm"], row["server"], row["load"]
-    if place == (2, GUEST, "nginx", CLOSED):
-        return [failed_trial(row, Code.FINGERPRINT)]
-    if place == (3, BASELINE, "lighttz", CLOSED):
-        return [failed_trial(row, Code.HOST_LOST), row | {"attempt": 2}]
-    if place == (4, BASELINE, "nginx", CLOSED):
-        return [with_findings(row, *role_findings(Code.CLIENT_SATURATED, Role.PRIMARY))]
-    return [row]
-
-
-def run_of(parent: Path, testbed: str, ratio: float, **keys: Any) -> Path:
-    """A run on one test bed, with a run id of its own."""
-    truth = Truth(
-        {"nginx": ratio, "lighttz": ratio - 0.05},
-        loads=(CLOSED, OPEN),
-        latency_ratio=1 / ratio,
-        change=refuse_one,
-        seed=sum(map(ord, testbed)),
-    )
-    for key, value in keys.items():
-        setattr(truth, key, value)
-    folder = make_run(parent / testbed, truth)
-    for file in ("run.json", "trials.jsonl"):
-        path = folder / file
-        path.write_text(path.read_text().replace("20260101T000000-synthetic", f"20260101T000000Z-{testbed}"))
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -99,15 +59,6 @@ def dataset(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(scope="module")
 def figures(dataset: Path) -> Figures:
     return campaign_figures(str(dataset))
-
-
-def entry(figures: Figures, metric: str, server: str, load: Load) -> Effect:
-    (effect,) = [
-        one
-        for one in figures.effects
-        if (one.verdict.metric.name, one.scenario.server, one.scenario.load) == (metric, server, load)
-    ]
-    return effect
 
 
 def estimate(effect: Effect) -> Estimate:
@@ -412,85 +363,6 @@ def test_trials_are_counted_once(figures: Figures) -> None:
     for row in figures.testbeds:
         assert (row.runs, row.blocks, row.invalid) == (1, 6, 1)
         assert row.valid + row.suspect + row.invalid == 6 * 2 * 2 * 3
-
-
-def test_guests_on_emulation_are_not_pooled_with_others(tmp_path: Path) -> None:
-    for testbed, accelerator in (("a", "kvm"), ("b", "kvm"), ("c", "tcg"), ("d", "tcg")):
-        run = run_of(tmp_path, testbed, 0.9, accelerator=Accelerator(accelerator))
-        partition(run, tmp_path / "d", "mixed", testbed)
-    figures = campaign_figures(str(tmp_path / "d"))
-    assert figures.emulated is True
-    kinds = {(one.accelerator, one.verdict.blocks, one.verdict.kind, one.verdict.because) for one in figures.effects}
-    both = (Accelerator.KVM, Accelerator.TCG)
-    assert kinds == {(accelerator, 2, Kind.UNDECIDED, VerdictReason.FEW_BLOCKS) for accelerator in both}
-    assert text(figures.effects[0]) == "undecided (3 more test beds needed)"
-
-
-def test_guests_on_different_hardware_are_not_pooled_which_the_page_states(tmp_path: Path) -> None:
-    for testbed, hardware in (("a", "native"), ("b", "native"), ("c", "nested"), ("d", "emulated")):
-        run = run_of(tmp_path, testbed, 0.9, hardware=Hardware(hardware))
-        partition(run, tmp_path / "d", "mixed", testbed)
-    figures = campaign_figures(str(tmp_path / "d"))
-    assert figures.kvm_hardware == (Hardware.NATIVE, Hardware.NESTED, Hardware.EMULATED)
-    beds = {(one.hardware, one.verdict.blocks) for one in figures.effects}
-    assert beds == {(Hardware.NATIVE, 2), (Hardware.NESTED, 1), (Hardware.EMULATED, 1)}
-    page = write_page(figures, tmp_path / "campaign.html").read_text(encoding="utf-8")
-    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(re.findall(r'\bid="([^"]+)"', page))
-    top, tables = page.split("<h1>", 1)
-    assert "KVM on emulated hardware: shows that the path works, not what KVM costs." in top
-    assert "Nested KVM: its cost includes what the hypervisor below the KVM host adds." in top
-    assert "kvm-default against metal, nested KVM, by" in tables
-    assert "kvm-default against metal, KVM on emulated hardware, by" in tables
-    assert "(KVM on emulated hardware) against metal" in tables
-
-
-@pytest.mark.parametrize(
-    ("code", "roles"), [(Code.CLIENT_SATURATED, (Role.PRIMARY, Role.CROSSCHECK)), (Code.LINK_BOUND, (None,))]
-)
-def test_no_verdict_when_both_sides_are_client_or_link_limited(
-    tmp_path: Path, code: Code, roles: tuple[Role | None, ...]
-) -> None:
-    def limit_closed(row: Row) -> list[Row]:
-        return [row if row["load"].is_open else with_findings(row, *(Finding(code, role=role) for role in roles))]
-
-    for testbed in "abcde":
-        partition(run_of(tmp_path, testbed, 0.8, change=limit_closed), tmp_path / "d", "slow-client", testbed)
-    figures = campaign_figures(str(tmp_path / "d"))
-    verdict = entry(figures, "throughput", "nginx", CLOSED).verdict
-    assert (verdict.kind, verdict.because) == (Kind.UNDECIDED, VerdictReason.LIMIT)
-    assert (verdict.limited, verdict.role) == (5 * 6 * 3, Role.CROSSCHECK)
-    doubt = verdict.doubts[0]
-    assert (doubt.cause, doubt.baseline, doubt.compared) == (code, 5 * 6 * 2, 5 * 6)
-    assert doubt.size == pytest.approx(2, rel=0.2), "the natural limit"
-    assert entry(figures, "tail", "nginx", OPEN).verdict.kind is Kind.SLOWER
-
-
-def test_the_crosscheck_counts_where_the_client_limited_the_tool(tmp_path: Path) -> None:
-    def limit_primary(row: Row) -> list[Row]:
-        return [with_findings(row, *role_findings(Code.CLIENT_SATURATED, Role.PRIMARY))]
-
-    for testbed in "abcde":
-        partition(run_of(tmp_path, testbed, 0.8, change=limit_primary), tmp_path / "d", "slow-tool", testbed)
-    verdict = entry(campaign_figures(str(tmp_path / "d")), "throughput", "nginx", CLOSED).verdict
-    assert (verdict.kind, verdict.role, verdict.tool, verdict.limited) == (Kind.SLOWER, Role.CROSSCHECK, "h2load", 0)
-
-
-def test_test_beds_whose_runs_compared_different_tools_are_named(tmp_path: Path) -> None:
-    """Each run chooses its measurement: the client limited the tool on two test beds."""
-
-    def limit_primary(row: Row) -> list[Row]:
-        return [with_findings(row, *role_findings(Code.CLIENT_SATURATED, Role.PRIMARY))]
-
-    for testbed in "abcde":
-        change = limit_primary if testbed in "ab" else None
-        partition(run_of(tmp_path, testbed, 0.8, change=change), tmp_path / "d", "mixed", testbed)
-    figures = campaign_figures(str(tmp_path / "d"))
-    effect = entry(figures, "throughput", "nginx", CLOSED)
-    assert (effect.verdict.kind, effect.verdict.role, effect.verdict.tool) == (Kind.SLOWER, None, "h2load, siege")
-    roles = [bed.role for bed in effect.by_testbed]
-    assert roles == [Role.CROSSCHECK] * 2 + [Role.PRIMARY] * 3
-    page = write_page(figures, tmp_path / "campaign.html").read_text()
-    assert page.count("<small>by h2load</small>") >= 2
 
 
 @pytest.mark.parametrize("columns", [1, 30_000])

@@ -37,7 +37,8 @@ def asked(line: str, folder: Path, shell: str) -> list[str]:
     ("line", "expected"),
     [
         ("vmtoll in", ["init"]),
-        ("vmtoll run fir", ["first"]),
+        ("vmtoll run fir", ["first", "first-answer"]),
+        ("vmtoll run smo", ["smoke"]),
         ("vmtoll run first --limit load", ["load1"]),
         ("vmtoll run first --limit cl", ["clients"]),
         ("vmtoll ab metal kvm-def", ["kvm-default"]),
@@ -73,12 +74,12 @@ def test_completion_loads_no_command(folder: Path) -> None:
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print(*{name.partition('.')[0] for name in sys.modules}, 'vmtoll.cli' in sys.modules, file=sys.stderr)"
     )
-    environment = {"_VMTOLL_COMPLETE": "complete_bash", "COMP_WORDS": "vmtoll\nrun\nfir", "COMP_CWORD": "2"}
+    environment = {"_VMTOLL_COMPLETE": "complete_bash", "COMP_WORDS": "vmtoll\nrun\nsmo", "COMP_CWORD": "2"}
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=folder,
         env=os.environ | environment,
     )  # fmt: skip
-    assert done.stdout == "first\n"
+    assert done.stdout == "smoke\n"
     loaded = set(done.stderr.split())
     assert "False" in loaded
     assert not loaded & {"numpy", "scipy", "pandas", "jinja2", "ansible", "matplotlib"}
@@ -99,8 +100,8 @@ def test_a_key_in_a_real_bash_completes(folder: Path) -> None:
         os.close(terminal)
         try:
             _until(controller, "ready> ")
-            os.write(controller, b"vmtoll run fir\t")
-            assert "vmtoll run first " in _until(controller, "first ")
+            os.write(controller, b"vmtoll run smo\t")
+            assert "vmtoll run smoke " in _until(controller, "smoke ")
             os.write(controller, b"--limit lo\t")
             _until(controller, "load1 ")
         finally:

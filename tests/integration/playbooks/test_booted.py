@@ -39,12 +39,22 @@ def test_a_slow_guest_is_waited_for_longer_than_it_may_be_silent(tmp_path: Path,
 
 
 def test_a_guest_that_hangs_is_reported_with_the_last_lines_of_its_console(tmp_path: Path) -> None:
-    console = tmp_path / "console.log"
-    console.write_text("Welcome to Debian\r\nKernel panic - not syncing: no init\r\n")
+    console = tmp_path / "web-console.log"
+    console.write_text("Welcome to Debian\r\nA start job is running\r\n")
     done = booted(console, 1)
     assert done.returncode == 1
-    assert "nothing new for 1 s" in done.stderr
-    assert "not syncing: no init" in done.stderr
+    assert "the guest web hangs: its console has shown nothing new for 1 s; it ends with: " in done.stderr
+    assert "A start job is running" in done.stderr
+
+
+def test_a_kernel_that_panicked_is_named_long_before_a_guest_that_may_be_slow(tmp_path: Path) -> None:
+    console, began = tmp_path / "web-console.log", time.monotonic()
+    panic = "[    4.6] Kernel panic - not syncing: No working init found.\r\n"
+    console.write_text(f"{panic}[    4.7] CPU: 0\r\n[    4.8] ---[ end Kernel panic - not syncing ]---\r\n")
+    done = booted(console, 300)
+    assert done.returncode == 1
+    assert done.stderr.strip() == f"the guest web does not boot: {' '.join(panic.split())}"
+    assert time.monotonic() - began < 60
 
 
 def test_a_guest_without_a_console_is_reported(tmp_path: Path) -> None:

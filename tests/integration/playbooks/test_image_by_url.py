@@ -192,5 +192,23 @@ def test_the_role_fetches_it_once(site: Site, tmp_path: Path) -> None:
         play(str(tmp_path / "play.yml"), "-e", wrong, quiet=True)
 
 
+def test_the_role_copies_an_image_of_another_release_beside_it(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "play.yml").write_text(ROLE)
+    for name in ("newest", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "guest.qcow2").write_text(name)
+    variables = {
+        "kvm_guest_list": [], "kvm_guest_packages": [], "kvm_guest_folder": str(tmp_path / "host"),
+        "kvm_guest_image_source": str(tmp_path / "newest"), "kvm_guest_image_files": ["guest.qcow2"],
+        "kvm_guest_more_images": [{"source": str(tmp_path / "other"), "files": ["guest.qcow2"]}],
+    }  # fmt: skip
+    for _ in range(2):
+        changes: Changes = {}
+        play(str(tmp_path / "play.yml"), "-e", json.dumps(variables), quiet=True, changes=changes)
+    assert changes == {"localhost": []} or not any(changes.values()), "nothing is copied twice"
+    for name in ("newest", "other"):
+        assert (tmp_path / "host" / name / "guest.qcow2").read_text() == name
+
+
 def digest_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()

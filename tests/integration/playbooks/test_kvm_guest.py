@@ -47,6 +47,23 @@ def test_the_role_writes_the_domain_that_vmtoll_renders(tmp_path: Path) -> None:
     assert (tmp_path / "one.xml").read_text() == render(profiles.load("kvm-tuned"), described, files)
 
 
+@pytest.mark.parametrize(("image", "folder"), [("abc", "{}/abc"), ("/lab/abc", "/lab/abc")])
+def test_a_guest_of_another_release_boots_from_its_own_image(tmp_path: Path, image: str, folder: str) -> None:
+    """It is named by its folder, below the role's or, in the embedded lab, by its path."""
+    (tmp_path / "key.pub").write_text("ssh-ed25519 AAAA me\n")
+    described = Guest(
+        name="one", profile="kvm-default-release-bookworm", cpus="0", public_key=str(tmp_path / "key.pub")
+    )
+    entry = role_entry(described, images={"bookworm": image, "trixie": "other"})
+    variables = {
+        "kvm_guest": entry, "kvm_guest_image": "/images/newest", "kvm_guest_folder": str(tmp_path),
+        "kvm_guest_console_folder": "/consoles",
+    }  # fmt: skip
+    (tmp_path / "play.yml").write_text(WRITE)
+    play(str(tmp_path / "play.yml"), "-e", json.dumps(variables), quiet=True)
+    assert f"<kernel>{folder.format(tmp_path)}/vmlinuz</kernel>" in (tmp_path / "one.xml").read_text()
+
+
 def test_the_facts_of_a_kvm_host_reach_the_controller(tmp_path: Path) -> None:
     """Also in check mode, which changes nothing and has to know all the same."""
     (tmp_path / "play.yml").write_text(FACTS)

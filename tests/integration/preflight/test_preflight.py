@@ -1,6 +1,5 @@
 """The checks before a run, on machines that are this one: real agents, real iperf3, faults injected."""
 
-import inspect
 import json
 import os
 import re
@@ -14,8 +13,6 @@ import pytest
 import yaml
 
 from tests.support.this_machine import free_port, local_lab, opened_lab
-from vmtoll.guests import kvm_host
-from vmtoll.lab import accelerator
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.errors import HostLostError
 from vmtoll.preflight import checks, results
@@ -115,8 +112,8 @@ def test_a_route_over_a_router_and_a_missing_route_are_distinguished(tmp_path: P
 def test_kvm_is_tested_by_running_a_guest(tmp_path: Path) -> None:
     """On whatever machine this runs: the sentence and the verdict belong together, and no device is no KVM."""
     with opened_lab(local_lab(tmp_path)) as (lab, _):
-        text = (PROBES / "kvm.py").read_text().replace('"/dev/kvm"', f'"{tmp_path}/kvm"')
-        files = {"accelerator.py": inspect.getsource(accelerator), "kvm_host.py": inspect.getsource(kvm_host)}
+        text = (PROBES / "kvm.py").read_text()
+        files = {name: source.replace('"/dev/kvm"', f'"{tmp_path}/kvm"') for name, source in kvm.probe_files().items()}
         none = lab.script(lab.hosts[1], text, files=files)
         (tmp_path / "kvm").write_text("no device")
         file = lab.script(lab.hosts[1], text, files=files)

@@ -216,3 +216,36 @@ def test_a_rate_finds_cold_caches_too(measured: Measured) -> None:
     assert_sound([record])
     assert (primary(record).requests, primary(record).successful) == (12, 12)
     assert record.scenario.load == Load(LoadKind.RATE, 200)
+
+
+def test_guests_with_loads_of_their_own(
+    project: Registry, guests: Path, tmp_path: Path, rewrite: Rewrite, load_tools: None
+) -> None:
+    """Of three guests one idles; the others have loads of their own, and get each all of it."""
+    light, heavy = ({**WORKLOAD, **RATE, "rate_rps": rate} for rate in (50, 200))
+    for name, data in (("tiny", light), ("heavy", heavy)):
+        kept = {key: value for key, value in data.items() if value is not None}
+        project.workload_file("tiny").with_name(f"{name}.yml").write_text(yaml.safe_dump(kept))
+    tiles = [{"workload": "tiny"}, {"idle": True}, {"workload": "heavy"}]
+    path = rewrite(
+        environments=["metal-two"], blocks=1, duration_s=1.0, density={"tiles": tiles, "at_most": 3}, noise_floor=None
+    )
+    folder = run(path, guests, tmp_path / "results", registry=project)
+    records = sorted(records_of(folder), key=lambda record: record.scenario.load.sort_key)
+    assert_sound(records)
+    found = [record.density for record in records if record.density]
+    assert [each.guests for each in found] == [1, 2, 3]
+    assert [[(tile.guest, tile.kind, tile.requests) for tile in each.tiles] for each in found] == [
+        [("guest-1", "tiny", 50)], [("guest-1", "tiny", 50)], [("guest-1", "tiny", 50), ("guest-3", "heavy", 200)],
+    ]  # fmt: skip
+    assert all(tile.successful == tile.requests and tile.p99_ms for each in found for tile in each.tiles)
+    assert [primary(record).requests for record in records] == [50, 50, 250]
+    assert records[2].offered.offered_rps == 250
+    for each in found:
+        assert each.host.cpus
+        assert each.host.vcpus == each.guests * each.host.cpus, "here each guest has all CPUs of this machine"
+        assert each.host.guests_mb and each.host.available_mb and each.host.total_mb
+        assert each.host.cpu_pct is not None
+    assert not asked(tmp_path, "guest-2"), "it idles"
+    assert 200 <= sum(asked(tmp_path, "guest-3").values()) <= 300
+    assert {file.parent.name for file in folder.glob("raw/*/tile-*/vegeta.requests.log.gz")} == {"tile-1", "tile-3"}

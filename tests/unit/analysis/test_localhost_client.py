@@ -7,7 +7,7 @@ import pytest
 from tests.support.synthetic_run import CLOSED_LOOP, Row, Truth, make_run
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
-from vmtoll.model.note import NoteCode
+from vmtoll.model.note import ClientOnSameMachine
 from vmtoll.model.trial import ClientPlace
 from vmtoll.model.verdict import Kind, RunAnalysis
 from vmtoll.report.html import render
@@ -32,7 +32,7 @@ def test_notes_and_report_name_a_client_on_the_machine(tmp_path: Path, client: C
     local = client is ClientPlace.LOCALHOST
     for verdict in comparison.verdicts.values():
         if verdict.applies and verdict.estimate:
-            assert (NoteCode.CLIENT_ON_SAME_MACHINE in {note.code for note in verdict.notes}) == local
+            assert (ClientOnSameMachine in {type(note) for note in verdict.notes}) == local
     assert run.local_workloads == ([CLOSED_LOOP] if local else [])
     assert (f"<dt>Client on the same machine</dt><dd><strong>{CLOSED_LOOP}<" in render(run, analysis)) == local
 

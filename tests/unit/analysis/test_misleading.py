@@ -10,7 +10,7 @@ from tests.support.records import BASELINE
 from tests.support.synthetic_run import CONTROL, Row, Truth, failed_trial, rate_load, with_findings
 from tests.support.verdicts import GUEST, ends, judge_run, notes, ratio, verdict
 from vmtoll.model.finding import FINDINGS, Code, Finding, Influence, Role, Validity
-from vmtoll.model.note import NoteCode
+from vmtoll.model.note import FailedRequests
 from vmtoll.model.trial import Arm
 from vmtoll.model.verdict import DIFFERENT, Cause, Kind, VerdictReason
 from vmtoll.trial.gates import failed_requests
@@ -125,7 +125,7 @@ def test_one_failed_request_of_twenty_thousand_does_not_void_a_trial(tmp_path: P
 
     throughput = verdict(judge_run(tmp_path, Truth({"nginx": 0.9}, change=change)))
     assert (throughput.kind, throughput.blocks, throughput.compared.lost) == (Kind.SLOWER, 6, 0)
-    assert NoteCode.FAILED_REQUESTS in notes(throughput)
+    assert FailedRequests in notes(throughput)
 
 
 def losing(arm: Arm, blocks: int, of: int, *, again: bool = False, **keys: Any) -> Truth:

@@ -24,7 +24,7 @@ from tests.support.verdicts import GUEST, ends, judge_run, notes, ratio, the_not
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code, Finding, Role
-from vmtoll.model.note import Answered, Attained, CrosscheckDisagrees, NoteCode, OwnRates
+from vmtoll.model.note import Answered, Attained, CrosscheckDisagrees, FailedRequests, OwnRates
 from vmtoll.model.trial import Arm
 from vmtoll.model.verdict import DIFFERENT, Kind, VerdictReason
 
@@ -198,7 +198,7 @@ def test_a_cross_check_that_disagrees_is_named(tmp_path: Path) -> None:
         return [row | {"crosscheck_response_time_p99_us": row["response_time_p99_us"] * off}]
 
     agreed = verdict(judge_run(tmp_path / "a", Truth(loads=(rate_load(1000),))), "tail", rate_load(1000))
-    assert NoteCode.CROSSCHECK_DISAGREES not in notes(agreed)
+    assert CrosscheckDisagrees not in notes(agreed)
     tail = verdict(judge_run(tmp_path / "b", Truth(loads=(rate_load(1000),), change=change)), "tail", rate_load(1000))
     note = the_note(tail, CrosscheckDisagrees)
     assert note.tool == "oha"
@@ -219,7 +219,7 @@ def test_failed_requests_are_shown_with_the_p99(tmp_path: Path) -> None:
     assert (guest.requests, guest.successful, guest.share) == (24000, 23760, 0.99)
     assert (guest.low, guest.high) == pytest.approx((0.98866, 0.99118), abs=5e-6)
     assert tail.baseline_available.share == 1.0
-    assert NoteCode.FAILED_REQUESTS in notes(tail)
+    assert FailedRequests in notes(tail)
     assert (tail.baseline.lost, tail.compared.lost) == (0, 1)
     assert [effect.mid is None for effect in tail.effects] == [True] + [False] * 5
     assert tail.effects[0].low is not None, "never quicker than measured"

@@ -25,7 +25,7 @@ from tests.support.verdicts import GUEST, ends, judge_run, notes, ratio, the_not
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse, write_analysis
 from vmtoll.model.finding import Code, Finding, Role, Validity
-from vmtoll.model.note import ControlDiffers, FewBlocks, NoteCode
+from vmtoll.model.note import ControlDiffers, FewBlocks, NoControl
 from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.model.verdict import Cause, Kind, VerdictReason, from_json, to_json
 
@@ -138,13 +138,13 @@ def test_the_noise_of_a_control_is_that_of_every_server(tmp_path: Path) -> None:
     analysis = judge_run(tmp_path, Truth({"nginx": 0.9, "lighttz": 0.9}, change=change))
     own, borrowed = verdict(analysis), verdict(analysis, server="lighttz")
     assert own.noise_floor == borrowed.noise_floor is not None
-    assert NoteCode.NO_CONTROL not in notes(own) and NoteCode.NO_CONTROL not in notes(borrowed)
+    assert NoControl not in notes(own) and NoControl not in notes(borrowed)
 
 
 def test_no_control(tmp_path: Path) -> None:
     analysis = judge_run(tmp_path, Truth({"nginx": 0.9}, aa=False))
     assert analysis.noise_floor is None
-    assert set(notes(verdict(analysis))) == {NoteCode.NO_CONTROL}
+    assert set(notes(verdict(analysis))) == {NoControl}
     assert verdict(analysis).kind is Kind.SLOWER
 
 
@@ -174,7 +174,7 @@ def test_the_control_of_a_guest_is_no_guest_and_shows_its_noise(tmp_path: Path) 
 def test_the_control_of_a_guest_serves_where_the_baseline_has_none(tmp_path: Path) -> None:
     throughput = verdict(judge_run(tmp_path, Truth({"nginx": 0.9}, aa=False, guest_control="kvm-default")))
     assert throughput.noise_floor is not None and 0 < throughput.noise_floor < 0.03
-    assert (throughput.kind, NoteCode.NO_CONTROL in notes(throughput)) == (Kind.SLOWER, False)
+    assert (throughput.kind, NoControl in notes(throughput)) == (Kind.SLOWER, False)
 
 
 # ---- trials without a figure
@@ -402,7 +402,7 @@ def test_an_aborted_run_with_few_blocks(tmp_path: Path) -> None:
 def test_three_blocks_show_a_difference_and_no_equality(tmp_path: Path, blocks: int) -> None:
     assert verdict(judge_run(tmp_path / "apart", Truth({"nginx": 0.5}, blocks=blocks))).kind is Kind.SLOWER
     equal = verdict(judge_run(tmp_path / "equal", Truth({"nginx": 1.0}, noise=0.0001, blocks=blocks)))
-    assert (equal.kind, NoteCode.FEW_BLOCKS in notes(equal)) == (Kind.UNDECIDED, True)
+    assert (equal.kind, FewBlocks in notes(equal)) == (Kind.UNDECIDED, True)
 
 
 def test_no_trial_at_all(tmp_path: Path) -> None:

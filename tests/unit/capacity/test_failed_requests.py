@@ -11,7 +11,8 @@ from tests.support.records import make_record
 from tests.support.synthetic_run import Row, make_run, rate_load, with_findings
 from vmtoll.analysis.run import load_run
 from vmtoll.capacity.estimate import ByEnd
-from vmtoll.capacity.limits import BindingLimit, CapacityNote, CapacityNoteCode, Limit
+from vmtoll.capacity.limits import BindingLimit, Limit
+from vmtoll.capacity.notes import BlocksMissing
 from vmtoll.capacity.objective import Slo, SloPart
 from vmtoll.capacity.rate_sweep import rate_sweeps, success_share, unseen_share
 from vmtoll.model.finding import Code
@@ -77,7 +78,7 @@ def test_the_low_rate_needs_six_trials_with_a_p99(tmp_path: Path) -> None:
     metal = side(planned(tmp_path, truth(change=change)), "metal")
     assert (metal.carries_rps.low, metal.carries_rps.mid) == (1000, 3000)
     assert metal.binds == BindingLimit(Limit.TOO_FEW_BLOCKS, SloPart.P99)
-    assert CapacityNote(CapacityNoteCode.FEW_BLOCKS, {"blocks": 2, "needed": 6}) in metal.notes
+    assert BlocksMissing(2, 6) in metal.notes
 
 
 def test_one_trial_with_failures_may_be_one_of_many(tmp_path: Path) -> None:

@@ -25,9 +25,10 @@ from tests.support.synthetic_run import (
 )
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
+from vmtoll.capacity import notes
 from vmtoll.capacity.estimate import ByEnd, End
 from vmtoll.capacity.fleet import FleetPlan, plan_fleet
-from vmtoll.capacity.limits import BindingLimit, CapacityNote, CapacityNoteCode, Limit
+from vmtoll.capacity.limits import BindingLimit, Limit
 from vmtoll.capacity.objective import Demand, Slo, SloPart
 from vmtoll.capacity.planner import assess_capacity, default_slo
 from vmtoll.cli import main
@@ -114,7 +115,7 @@ def test_no_claim_above_the_sweep(tmp_path: Path) -> None:
     assert metal.carries_rps.low == 1500
     assert metal.at_least
     assert metal.binds == BindingLimit(Limit.NOTHING)
-    assert metal.notes == (CapacityNote(CapacityNoteCode.SWEEP_ENDS, {"rate_rps": 1500}),)
+    assert metal.notes == (notes.SweepEnds(1500),)
     assert note_text(metal.notes[0]) == "the sweep ends at 1,500/s; higher rates were not measured"
     assert "you need at most 3 metal hosts of 1 CPU or at most 3 guests" in sentence(planning)
 
@@ -124,7 +125,7 @@ def test_no_claim_below_the_sweep(tmp_path: Path) -> None:
     metal = side(planning, "metal")
     assert metal.carries_rps == ByEnd(None, None, None)
     assert metal.plan == ByEnd(None, None, None)
-    assert metal.notes[0] == CapacityNote(CapacityNoteCode.LOWEST_MISSES, {"rate_rps": 500})
+    assert metal.notes[0] == notes.LowestMisses(500)
     assert "metal misses it at 500/s, the lowest rate measured: nothing follows" in sentence(planning)
     assert "you need" not in sentence(planning)
 
@@ -172,11 +173,8 @@ def test_one_block_shows_nothing(tmp_path: Path) -> None:
     metal = side(planning, "metal")
     assert metal.carries_rps.low is None
     assert metal.carries_rps.mid == 3000
-    assert metal.notes == (
-        CapacityNote(CapacityNoteCode.FEW_BLOCKS, {"blocks": 1, "needed": 6}),
-        CapacityNote(CapacityNoteCode.NONE_SHOWN),
-    )
-    assert list(map(note_text, metal.notes)) == [
+    assert metal.notes == (notes.BlocksMissing(1, 6), notes.NoneShown())
+    assert [note_text(note) for note in metal.notes] == [
         "1 of at least 6 blocks", "no rate is shown to meet it; more blocks may",
     ]  # fmt: skip
     assert "is not shown to meet it at 500/s, the lowest rate measured; in the way: too few blocks" in sentence(
@@ -264,7 +262,7 @@ def test_a_step_above_a_miss_is_chance(tmp_path: Path) -> None:
 
     metal = side(planned(tmp_path, truth(change=change)), "metal")
     assert metal.carries_rps.low == 1500
-    assert metal.notes == (CapacityNote(CapacityNoteCode.MET_ABOVE_A_MISS),)
+    assert metal.notes == (notes.MetAboveAMiss(),)
 
 
 def test_more_than_its_cpu_allows_is_a_contradiction(tmp_path: Path) -> None:
@@ -274,13 +272,13 @@ def test_more_than_its_cpu_allows_is_a_contradiction(tmp_path: Path) -> None:
     metal = side(planned(tmp_path, truth(change=change)), "metal")
     assert metal.erlang_c is not None
     assert metal.erlang_c.rate_rps < 2000
-    assert metal.notes == (CapacityNote(CapacityNoteCode.ABOVE_ERLANG, {"rate_rps": metal.erlang_c.rate_rps}),)
+    assert metal.notes == (notes.AboveErlang(metal.erlang_c.rate_rps),)
     assert "Erlang C holds this p99" in note_text(metal.notes[0])
 
 
 def test_local_client_is_reported(tmp_path: Path) -> None:
     metal = side(planned(tmp_path, truth(change=lambda row: [row | {"client": "localhost"}])), "metal")
-    assert metal.notes == (CapacityNote(CapacityNoteCode.CLIENT_ON_SAME_MACHINE),)
+    assert metal.notes == (notes.LocalLoad(),)
 
 
 def test_shares_are_rates(tmp_path: Path) -> None:
@@ -303,11 +301,11 @@ def test_energy_is_what_the_host_counted_where_no_power_is_given(tmp_path: Path)
     assert metal.request.host_energy_j.mid == pytest.approx(85 / 3000, rel=1e-3)
     assert recommended(planning, "metal").watt_hours_per_million == pytest.approx(5 * 85 / 28.8)
     assert recommended(planning, "kvm-default").watt_hours_per_million == pytest.approx(8 * 85 / 28.8)
-    assert metal.notes == (CapacityNote(CapacityNoteCode.ENERGY_OF_CLIENT_TOO),)
+    assert metal.notes == (notes.EnergyOfClientToo(),)
     assert "its host draws: 85 W" in "\n".join(lines(planning))
     shared = assess_capacity(run, SLO, Demand(8000, guests_per_host=4))
     assert recommended(shared, "kvm-default").watt_hours_per_million is None
-    assert CapacityNote(CapacityNoteCode.SHARED_POWER_UNKNOWN, {"guests": 4}) in side(shared, "kvm-default").notes
+    assert notes.SharedPowerUnknown(4) in side(shared, "kvm-default").notes
     given = assess_capacity(run, SLO, Demand(8000, watts=300, guests_per_host=4))
     assert recommended(given, "kvm-default").watt_hours_per_million == pytest.approx(2 * 300 / 28.8)
 
@@ -339,16 +337,12 @@ def test_a_search_reports_what_it_did_not_measure(tmp_path: Path) -> None:
     run = searched(tmp_path, truth(blocks=6))
     metal = side(assess_capacity(run, SLO), "metal")
     assert metal.carries_rps.low == 3000
-    assert metal.notes == (
-        CapacityNote(CapacityNoteCode.GAP_IN_SEARCH, {"low_rps": 3000, "high_rps": 3500, "resolution_pct": 10}),
-    )  # fmt: skip
+    assert metal.notes == (notes.GapInSearch(3000, 3500, 10),)
     assert note_text(metal.notes[0]) == (
         "nothing was measured between 3,000 and 3,500/s, which are further apart than 10%: add blocks to continue"
     )
     other = side(assess_capacity(run, Slo(4.0)), "metal")
-    assert other.notes[0] == CapacityNote(
-        CapacityNoteCode.OTHER_OBJECTIVE_SEARCHED, {"p99_ms": 5.0, "availability_pct": 99.9}
-    )
+    assert other.notes[0] == notes.OtherObjectiveSearched(5.0, 99.9)
     page = render(run, analyse(run))
     assert f"Not compared block by block: {SWEEP}." in page
     assert "There is no guest in this run" not in page

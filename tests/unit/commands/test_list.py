@@ -20,4 +20,5 @@ def test_programs_get_the_same_names(capsys: pytest.CaptureFixture[str]) -> None
     listed = json.loads(capsys.readouterr().out)
     assert list(listed) == ["experiments", "workloads", "servers", "environments"]
     assert "demo" in listed["experiments"]
+    assert {"metal", "kvm-default", "kvm-default-kernel-cloud-amd64"} <= set(listed["environments"])
     assert [server for server in listed["servers"] if server["not_in"]] == [{"name": "h2o", "not_in": ["trixie"]}]

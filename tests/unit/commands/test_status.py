@@ -4,7 +4,8 @@ from vmtoll.agent.protocol import MachineChanges
 from vmtoll.commands.status import sentences
 
 NOTHING: MachineChanges = {
-    "provisioned": None, "tuned": [], "guests": [], "paused": [], "servers": [], "change": None, "held_by": None,
+    "provisioned": None, "tuned": [], "guests": [], "paused": [], "servers": [], "change": None, "traces": [],
+    "held_by": None,
 }  # fmt: skip
 
 
@@ -27,6 +28,7 @@ def test_all_that_is_changed() -> None:
             "paused": ["guest1"],
             "servers": ["vmtoll-nginx.service"],
             "change": "thp",
+            "traces": ["vmtoll-12-345"],
             "held_by": None,
         }
     )
@@ -37,6 +39,7 @@ def test_all_that_is_changed() -> None:
         "guests paused by a run that was killed: guest1",
         "servers left by a run that was killed: vmtoll-nginx.service",
         "change left by a run that was killed: thp",
+        "traces of exits left by a run that was killed: vmtoll-12-345",
     ]
 
 

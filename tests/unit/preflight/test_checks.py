@@ -193,6 +193,10 @@ def test_devices_between_two_machines_are_named(there: dict[str, Any], back: dic
 
 def test_machines_of_several_releases_are_one_finding() -> None:
     assert list(versions.judge_releases({"client": "Debian 13", "metal": "Debian 13"})) == []
+    environments = {"metal": False, "kvm-default": False, "kvm-default-release-bookworm": True}
+    assert environments == {
+        name: versions.has_own_release(Host(name, "kvm_guest", {"vmtoll_environment": name})) for name in environments
+    }
     seen = {"client": "Debian 13", "metal": "Debian 13", "kvm": "Debian 12"}
     (differ,) = versions.judge_releases(seen)
     assert differ.level == "fail"

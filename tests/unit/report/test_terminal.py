@@ -180,3 +180,13 @@ def test_no_line_of_a_committed_run_is_wider_than_a_terminal(file: str) -> None:
     assert max(map(len, lines)) <= WIDTH
     assert not [line for line in lines if line != line.rstrip()]
     assert len(words.remarks(run, rows_of(analysis))) <= words.MOST_REMARKS
+
+
+def test_long_names_of_environments_leave_room_for_the_table(tmp_path: Path) -> None:
+    """Those of `vary` say factors and values; the line above the table names both."""
+    guests = ("kvm-default", "kvm-default-kernel-cloud-amd64-cmdline-mitigations-off")
+    text = text_of(made(tmp_path, Truth(guests=guests, metal=False, guest_control="kvm-default")))
+    heading = next(line for line in text.splitlines() if "ratio (interval)" in line)
+    assert heading.split() == ["baseline", "other", "ratio", "(interval)", "verdict"]
+    assert f"{guests[0]} and {guests[1]}" in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= WIDTH

@@ -4,6 +4,7 @@ from dataclasses import fields
 from typing import Any, get_args
 
 import pytest
+from pydantic import TypeAdapter
 
 from tests.support.synthetic_run import closed_load, rate_load, share_load
 from vmtoll.analysis.published import Point, figures
@@ -133,6 +134,8 @@ def test_every_note_has_words(kind: type[Any]) -> None:
               "compared": Answered(1500, 0.9), "tool": "oha", "low": 0.8, "high": 0.9}  # fmt: skip
     note = kind(**{field.name: values[field.name] for field in fields(kind) if field.name != "code"})
     assert is_text(words.note_text(note, verdict(TAIL, Kind.SLOWER, 1.5), SIDES))
+    adapter: TypeAdapter[Note] = TypeAdapter(Note)
+    assert adapter.validate_json(adapter.dump_json(note, exclude_none=True)) == note
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)

@@ -13,10 +13,12 @@ from tests.support.records import make_record
 from vmtoll.machines.facts import accelerator, differences
 from vmtoll.model.columns import to_csv
 from vmtoll.model.errors import LoadError, ResultsError, ToolError
+from vmtoll.model.exits import ExitPrice, ExitReason, ExplainedTrial
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
 from vmtoll.model.run import Differences, MachineDifference
 from vmtoll.model.trial import Accelerator, Arm, Measurement, Offered, Times, to_json
+from vmtoll.runs.folder import read_explained
 from vmtoll.runs.rates import Rates
 from vmtoll.runs.store import Store
 from vmtoll.trial import latency
@@ -199,6 +201,28 @@ def test_capacity_trials_survive_a_kill(tmp_path: Path) -> None:
     assert list(again.capacities()) == [make_record(measured={"throughput_rps": 100.0})]
     assert list(again.records()) == []
     again.close()
+
+
+def test_explained_trials_and_prices_survive_a_kill(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run")
+    assert not store.exits_file.exists(), "a run without `explain` has none"
+    assert store.exit_prices() == {}
+    reason = ExitReason(reason="msr", count=3, time_us=4.5, away_us=1.0)
+    explained = ExplainedTrial(trial=FIRST, host="host", exits=(reason,))
+    store.append_explained(explained)
+    prices = {"host": [ExitPrice(kind="cpuid", ns=1200.5, low_ns=1100, high_ns=1300, exits=900)]}
+    store.write_exit_prices(prices)
+    store.close()
+    with store.exits_file.open("ab") as handle:
+        handle.write(b'{"trial": {"run')
+    again = Store(tmp_path / "run")
+    assert list(again.explained()) == [explained]
+    assert again.exit_prices() == prices
+    assert list(again.records()) == []
+    again.close()
+    (tmp_path / "run/exits.jsonl").write_text('{"trial": 1}\n')
+    with pytest.raises(LoadError, match=r"exits\.jsonl: line 1"):
+        read_explained(tmp_path / "run")
 
 
 def test_percentiles_are_values_that_were_seen() -> None:

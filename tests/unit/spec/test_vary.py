@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from vmtoll.model.experiment import Experiment
-from vmtoll.spec.vary import expand, varied
+from vmtoll.model.inventory import HostTuning
+from vmtoll.spec.vary import expand, profile_keys, varied
 
 KEYS: dict[str, Any] = {
     "name": "x", "question": "?", "servers": ["nginx"], "workloads": ["site-steady"], "environments": ["kvm-default"],
@@ -30,7 +31,13 @@ def test_every_combination_is_an_environment_named_after_its_values() -> None:
     assert {change.of for change in made.changes.values()} == {"kvm-default"}
 
 
-@pytest.mark.parametrize("factors", [FACTORS, {"ksm": ["on"]}, {"ksm": [None, "on"]}])
+KERNELS = {"kernel": ["linux-image-6.12.1-amd64", "linux-image-6.12.2-amd64"]}
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [FACTORS, {"ksm": ["on"]}, {"ksm": [None, "on"]}, KERNELS, {**KERNELS, "ksm": ["on"]}, {"cmdline": [["x"]]}],
+)
 def test_a_stored_experiment_is_read_as_it_is(factors: dict[str, Any]) -> None:
     """With a single combination too: it has one environment, which is no machine's."""
     made = read(vary=factors)
@@ -43,7 +50,24 @@ def test_a_combination_without_values_is_the_machine_itself() -> None:
     made = read(vary={"ksm": [None, "on"]})
     assert made.environments == ["kvm-default", "ksm-on"]
     assert list(made.changes) == ["ksm-on"]
-    assert varied("metal", {"ksm": [None]}) == {"metal": None}
+    assert varied("metal", {"ksm": [None]}) == (["metal"], {}, {})
+
+
+def test_keys_of_profiles_are_guests_of_their_own_and_settings_change_them() -> None:
+    made = read(vary={"kernel": [None, "linux-image-cloud-amd64"], "cmdline": [[], ["mitigations=off"]], "ksm": ["on"]})
+    assert made.environments == [
+        "ksm-on", "cmdline-mitigations-off-ksm-on", "kernel-cloud-amd64-ksm-on",
+        "kernel-cloud-amd64-cmdline-mitigations-off-ksm-on",
+    ]  # fmt: skip
+    both = "kvm-default-kernel-cloud-amd64-cmdline-mitigations-off"
+    assert made.machine_of(made.environments[-1]) == both
+    assert made.profiles[both].of == "kvm-default"
+    assert made.profiles[both].keys == {"kernel": "linux-image-cloud-amd64", "cmdline": ["mitigations=off"]}
+    assert made.machine_of("ksm-on") == "kvm-default" and "kvm-default" not in made.profiles
+
+
+def test_no_factor_is_a_key_of_profiles_and_a_setting() -> None:
+    assert not set(profile_keys()) & set(HostTuning.model_fields)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +77,13 @@ def test_a_combination_without_values_is_the_machine_itself() -> None:
         ({"vary": {"ksm": []}}, "vary.ksm: give a list of values"),
         ({"vary": {"ksm": "on"}}, "vary.ksm: give a list of values"),
         ({"vary": {"ksm": ["on"]}, "environments": ["metal", "kvm-default"]}, "vary: it needs one environment"),
-        ({"vary": {"ksm": ["on"]}, "changes": {"a": {"apply": "x"}}}, "and no `changes`"),
+        ({"vary": {"ksm": ["on"]}, "changes": {"a": {"apply": "x"}}}, "and neither `changes` nor `profiles`"),
+        ({"vary": {"kernel": [6.1, 6.12]}}, "vary.kernel: 6.1 is a number, of which YAML drops zeros; quote it"),
+        ({"vary": {"kernel": ["a b", "a-b"]}}, "two combinations would be named kvm-default-kernel-a-b"),
+        ({"vary": {"kernel": ["x" * 60]}}, "is longer than 63 characters; give this guest a profile of its own"),
+        ({"vary": {"ksm": ["on", True]}}, "vary: two combinations differ in nothing, both are ksm-on; remove a value"),
+        ({"vary": {"cmdline": [[], None]}}, "two combinations differ in nothing, both are kvm-default"),
+        ({"vary": {"kernel": ["x"]}, "environments": ["metal"]}, "vary.kernel: metal has no guest profile"),
     ],
 )
 def test_factors_that_make_no_sense(keys: dict[str, Any], said: str) -> None:

@@ -1,9 +1,14 @@
 """The certificate that a handshake is compared with."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from vmtoll.model.code import Code
 from vmtoll.model.facts import HostFacts, ServerFacts
-from vmtoll.trial.server import certificate_of
+from vmtoll.model.trial import Arm
+from vmtoll.trial.server import TrialServer, certificate_of
 
 
 def machine(**certificates: str) -> HostFacts:
@@ -22,3 +27,30 @@ def machine(**certificates: str) -> HostFacts:
 )
 def test_the_first_machine_that_has_shown_one_is_the_reference(machines: list[HostFacts], expected: str | None) -> None:
     assert certificate_of("nginx", machines) == expected
+
+
+def unlike(declared: list[str], started_binary: str, sysctl: str = "1") -> set[Code]:
+    """The findings on a machine with another binary than the reference from the beginning on."""
+    own = HostFacts(
+        servers={"nginx": ServerFacts(binary_sha256="own", config_sha256="c", workers=1)}, content_digest="d"
+    )
+    reference = HostFacts(
+        servers={"nginx": ServerFacts(binary_sha256="other", config_sha256="c", workers=1)}, sysctls={"a": "1"}
+    )
+    experiment = SimpleNamespace(declared_differences=declared, changes={})
+    session = SimpleNamespace(facts={"kvm": own}, reference=reference, content={"digest": "d"})
+    machines = SimpleNamespace(serving=[], server_on=lambda _, server: server)
+    driver: Any = SimpleNamespace(
+        experiment=experiment, session=session, scenario=SimpleNamespace(server="nginx"),
+        machines=machines, spec=SimpleNamespace(arm=Arm("kvm-default")),
+    )  # fmt: skip
+    line: Any = SimpleNamespace(host=SimpleNamespace(name="kvm"))
+    started: Any = {"binary_sha256": started_binary, "config_sha256": "c", "workers": 1, "sysctls": {"a": sysctl}}
+    return {finding.code for finding in TrialServer(driver)._unlike_reference(line, started)}
+
+
+def test_a_server_that_a_release_explains_is_compared_with_itself() -> None:
+    assert unlike([], "own") == {Code.FINGERPRINT}
+    assert unlike(["servers"], "own") == set()
+    assert unlike(["servers"], "replaced") == {Code.FINGERPRINT}, "what changes in mid-run is not explained"
+    assert unlike(["servers"], "own", sysctl="2") == {Code.SYSCTL}, "nor is a kernel parameter"

@@ -196,8 +196,12 @@ def _multiqueue(step: Step, guest: PlainGuest) -> Exchange | None:
     if backend.name != "netdev" or backend.get("type") not in ("tap", "vhost-user") or backend.get("fd", "fds"):
         return None
     queues = min(vcpus(guest.definition.domain), 256)
-    of_device = {"mq": "on", "vectors": str(2 * queues + 2)}
-    new_options = [backend.with_values({"queues": str(queues)}), *(option.with_values(of_device) for option in devices)]
+    vectors = {"vectors": str(2 * queues + 2)}  # of MSI-X: a device of microvm, on no PCI bus, has none
+    of_devices = [{"mq": "on", **(vectors if "pci" in device.get("driver") else {})} for device in devices]
+    new_options = [
+        backend.with_values({"queues": str(queues)}),
+        *(device.with_values(values) for device, values in zip(devices, of_devices, strict=True)),
+    ]
     return new_options, [backend, *devices]
 
 

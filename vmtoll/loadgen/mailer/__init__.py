@@ -28,6 +28,7 @@ def parse(load: MailLoad, output: Output) -> ToolResult:
     if output.exit_status or len(log) != load.requests:
         raise ToolError(f"mailer: made {len(log)} of {load.requests} sessions; {last_words(output)}")
     successful = int(log[:, 2].sum())
+    answered = log[:, 2] == 1 if load.rate_rps else slice(None)
     elapsed_us = int((log[:, 0] + log[:, 1]).max() - log[:, 0].min())
     return ToolResult(
         transactions=successful,
@@ -36,8 +37,8 @@ def parse(load: MailLoad, output: Output) -> ToolResult:
         elapsed_s=elapsed_us / 1e6,
         transferred_mb=successful * load.message_bytes / 1e6,
         availability_pct=100 * successful / len(log),
-        latencies_us=log[:, 1],
-        sent_us=log[:, 0],
+        latencies_us=log[answered, 1],
+        sent_us=log[answered, 0],
     )
 
 

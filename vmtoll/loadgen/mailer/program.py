@@ -1,7 +1,8 @@
 """Runs on the client: users who submit or read mail, one session after the other, over STARTTLS with a password.
 
 `python3 program.py load.json` writes `requests.log`, a line for each session: start and duration in µs, and 1 if it
-succeeded, else 0. Uses only the standard library of Python 3.9, because it is sent to the client as text.
+succeeded, else 0. With `rate_rps` both count from when the session was due. Uses only the standard library of Python
+3.9, because it is sent to the client as text.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class MailLoad(TypedDict):
     password: str
     body_sha256: str
     timeout_s: float
+    rate_rps: float | None
 
 
 def _user(load: MailLoad, number: int) -> str:
@@ -105,7 +107,11 @@ def main(load: MailLoad) -> None:
                 number = next(numbers, None)
             if number is None:
                 return
+            if interval_s:
+                time.sleep(max(0.0, first_s + number * interval_s - time.monotonic()))
             sent_at_s, begin_s, succeeded = time.time(), time.monotonic(), 1
+            late_s = max(0.0, begin_s - first_s - number * interval_s) if interval_s else 0.0
+            sent_at_s, begin_s = sent_at_s - late_s, begin_s - late_s
             try:
                 session(load, number)
             except (OSError, ValueError, smtplib.SMTPException, imaplib.IMAP4.error, poplib.error_proto) as error:
@@ -113,6 +119,8 @@ def main(load: MailLoad) -> None:
                 succeeded = 0
             log.append(f"{sent_at_s * 1e6:.0f} {(time.monotonic() - begin_s) * 1e6:.0f} {succeeded}\n")
 
+    rate_rps, first_s = load.get("rate_rps"), time.monotonic()
+    interval_s = 1 / rate_rps if rate_rps else 0.0
     users = [threading.Thread(target=run_user) for _ in range(load["users"])]
     for user in users:
         user.start()

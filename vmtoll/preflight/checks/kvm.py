@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypedDict
 
+from vmtoll.agent import virtual_machine
 from vmtoll.guests import kvm_host
 from vmtoll.guests.needs import module_text
 from vmtoll.lab import accelerator
@@ -38,9 +39,14 @@ def _check_host(lab: Lab, host: Host) -> Iterator[CheckResult]:
     embedded = host.is_local and host.vars.lab == "embedded"
     words = [f"{json.loads((LAB / 'built.json').read_text())['image']}/vmlinuz"] if embedded else []
     probe = (Path(__file__).parents[1] / "probes" / "kvm.py").read_text("utf-8")
-    files = {"accelerator.py": inspect.getsource(accelerator), "kvm_host.py": inspect.getsource(kvm_host)}
-    answer = lab.script(host, probe, *words, limit_s=accelerator.KVM_PATIENCE_S + PATIENCE_S, files=files)
+    answer = lab.script(host, probe, *words, limit_s=accelerator.KVM_PATIENCE_S + PATIENCE_S, files=probe_files())
     yield judge(host.name, answer, embedded=embedded)
+
+
+def probe_files() -> dict[str, str]:
+    """The modules that the probe imports: file → source."""
+    modules = (accelerator, kvm_host, virtual_machine)
+    return {f"{module.__name__.rpartition('.')[2]}.py": inspect.getsource(module) for module in modules}
 
 
 def judge(machine: str, answer: KvmAnswer, *, embedded: bool) -> CheckResult:

@@ -10,6 +10,34 @@ from vmtoll.report.words.claims import (
     OUTCOMES, SHAPES, estimator_text, heading_text, point_text, published_text, ratio_text, reason_text, reasons_text,
     side_text,
 )  # fmt: skip
+from vmtoll.report.words.density import (
+    HEADINGS as DENSITY_HEADINGS,
+    carried_text,
+    count_cells,
+    density_notes,
+    hosts_text,
+    tiles_text,
+)
+from vmtoll.report.words.exits import (
+    HEADINGS as EXIT_HEADINGS,
+    PRICES as EXIT_PRICES,
+    exit_lines,
+    exits_text,
+    prices_text as exit_prices_text,
+    reason_cells,
+    tracing_text,
+)
+from vmtoll.report.words.factors import factors_text, profile_text
+from vmtoll.report.words.first_answers import (
+    HEADINGS as START_HEADINGS,
+    PARTS as PART_NAMES,
+    accuracy_text,
+    first_answer_text,
+    longest_text,
+    start_cells,
+    start_lines,
+    start_text,
+)
 from vmtoll.report.words.findings import INFLUENCES, finding_text
 from vmtoll.report.words.glossary import (
     CAMPAIGN_TERMS, DISCLOSURE_TERMS, EXPLORER_TERMS, GLOSSARY, REPLICATION_TERMS, REPORT_TERMS,

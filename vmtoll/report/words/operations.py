@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from vmtoll.model.operation import Operation
 from vmtoll.model.verdict import Amount, OperationEffect
+from vmtoll.report.words.terms import DASH
 
 HEADINGS = {
     "blackout_ms": "blackout, ms", "brownout_s": "brownout, s", "lost": "requests lost", "late": "later than 1 s",
@@ -24,26 +25,20 @@ def deed_text(operation: Operation) -> str:
     return f"{operation.of}: {deed}{place}, {operation.at_s:g} s after the load's beginning"
 
 
-def amount_text(amount: Amount | None) -> str:
-    """A mean with its interval: `401 (396 to 406)`."""
+def amount_text(amount: Amount | None, unit: str = "") -> str:
+    """A mean with its interval: `401 ms (396 to 406)`."""
     if amount is None:
-        return "–"
+        return DASH
     interval = "" if amount.low is None or amount.high is None else f" ({_short(amount.low)} to {_short(amount.high)})"
-    return f"{_short(amount.value)}{interval}"
+    return f"{_short(amount.value)}{f' {unit}' if unit else ''}{interval}"
 
 
 def noticed_text(effect: OperationEffect) -> str:
     """A sentence: `During pause nginx's clients had no answer for 404 ms (402 to 405); without it, for 10 ms.`"""
     blackout = effect.figures["blackout_ms"]
-    with_it, without = (_of_ms(side) for side in (blackout.with_it, blackout.without))
+    with_it, without = (amount_text(side, "ms") for side in (blackout.with_it, blackout.without))
     whose = f"{effect.scenario.server}'s clients"
     return f"During {effect.arm} {whose} had no answer for {with_it}; without it, for {without}."
-
-
-def _of_ms(amount: Amount | None) -> str:
-    text = amount_text(amount)
-    value, space, interval = text.partition(" ")
-    return text if amount is None else f"{value} ms{space}{interval}"
 
 
 def operation_lines(effect: OperationEffect) -> Iterator[str]:

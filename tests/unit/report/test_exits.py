@@ -1,0 +1,148 @@
+"""Where the time of exits goes: from explained trials to figures, the page, the terminal and JSON."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.records import make_record
+from tests.support.synthetic_run import Truth, make_run
+from vmtoll.analysis.exits import ExplainedExits, explained_exits
+from vmtoll.analysis.run import Run, load_run
+from vmtoll.analysis.verdict import analyse
+from vmtoll.model.exits import ExitReason, ExplainedTrial, to_line
+from vmtoll.model.finding import Code, Finding
+from vmtoll.model.trial import Accelerator, Arm
+from vmtoll.model.verdict import Amount
+from vmtoll.report import html, words
+
+REQUESTS = 1000
+PRICES = [
+    {"kind": "cpuid", "ns": 1200.0, "low_ns": 1100.0, "high_ns": 1500.0, "exits": 9000},
+    {"kind": "port-process", "ns": 4000.0, "low_ns": 3900.0, "high_ns": 4400.0, "exits": 900},
+]
+# Reason → exits, µs of CPU each, µs asleep each.
+EXITS = {"hlt": (500, 2.0, 2000.0), "msr": (3000, 1.5, 0.0), "io": (1000, 9.0, 1.0)}
+
+
+def explained(number: int, run: Run, *, failed: bool = False) -> ExplainedTrial:
+    """The n-th explained trial: its exits take 1% longer each time."""
+    trial = make_record(
+        arm=Arm("kvm-default"), attempt=number,
+        measured={"transactions": REQUESTS, "requests": REQUESTS, "host_cpu_us_per_request": 90.0 + number},
+        findings=(Finding(Code.TOOL_FAILED),) if failed else (),
+    )  # fmt: skip
+    trial = replace(trial, accelerator=Accelerator.KVM, scenario=run.scenarios[0])
+    slower = 1 + (number - 2) / 100
+    exits = tuple(
+        ExitReason(reason=name, count=count, time_us=count * (cpu_us * slower + away_us), away_us=count * away_us)
+        for name, (count, cpu_us, away_us) in EXITS.items()
+    )
+    return ExplainedTrial(trial=trial, host="host", exits=exits)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = make_run(tmp_path_factory.mktemp("exits"), Truth())
+    run = load_run(folder)
+    trials = [*(explained(number, run) for number in (1, 2, 3)), explained(4, run, failed=True)]
+    (folder / "exits.jsonl").write_bytes(b"".join(to_line(each) + b"\n" for each in trials))
+    (folder / "exit-prices.json").write_text(json.dumps({"host": PRICES}))
+    manifest = json.loads((folder / "run.json").read_text())
+    manifest["experiment"]["explain"] = "exits"
+    (folder / "run.json").write_text(json.dumps(manifest))
+    return load_run(folder)
+
+
+@pytest.fixture
+def exits(run: Run) -> ExplainedExits:
+    (only,) = explained_exits(run)
+    return only
+
+
+def test_what_a_virtual_cpu_sleeps_is_in_no_sum(exits: ExplainedExits) -> None:
+    assert exits.trials == 3, "the invalid one is left out"
+    assert exits.per_request.value == pytest.approx(4.5)
+    assert exits.us_per_request.value == pytest.approx(3 * 1.5 + 1 * 9 + 0.5 * 2)
+    assert [share.reason for share in exits.reasons] == ["io", "msr", "hlt"]
+    assert exits.reasons[0].us_per_exit == pytest.approx(9)
+    assert exits.reasons[2].away_us.value == pytest.approx(1000)
+
+
+def test_the_interval_is_over_trials(exits: ExplainedExits) -> None:
+    low, high = exits.us_per_request.low, exits.us_per_request.high
+    assert low is not None and high is not None
+    # Three trials whose figures differ by 1%: t(0.975, 2) · 1% / √3.
+    assert high - exits.us_per_request.value == pytest.approx(14.5 * 0.01 * 4.3027 / 3**0.5, rel=1e-3)
+    assert exits.us_per_request.value - low == pytest.approx(high - exits.us_per_request.value)
+
+
+def test_the_trials_that_are_compared_say_what_is_to_be_explained(run: Run, exits: ExplainedExits) -> None:
+    """Paired by block, and without the explained trials."""
+
+    def cpu(name: str, column: str) -> list[float]:
+        trials = run.trials_of(run.scenarios[0], Arm(name))
+        return [value for trial in trials if trial.primary and (value := trial.primary.column(column))]
+
+    guest, metal = cpu("kvm-default", "host_cpu_us_per_request"), cpu("metal", "server_cpu_us_per_request")
+    assert exits.more_us is not None and exits.host_cpu_us is not None and exits.traced_cpu_us is not None
+    assert exits.more_us.value == pytest.approx(sum(guest) / 6 - sum(metal) / 6)
+    assert exits.host_cpu_us.value == pytest.approx(sum(guest) / 6)
+    assert exits.traced_cpu_us.value == pytest.approx(92)
+    assert exits.at_least_us == pytest.approx(4.5 * 1.2)
+
+
+def test_the_comparisons_do_not_see_the_explained_trials(run: Run, tmp_path: Path) -> None:
+    plain = load_run(make_run(tmp_path, Truth()))
+    assert analyse(run).comparisons == analyse(plain).comparisons
+
+
+def test_the_sentence_says_how_much_exits_explain(exits: ExplainedExits) -> None:
+    some = replace(exits, us_per_request=Amount(14, 13, 15), more_us=Amount(19, 18, 20))
+    assert words.exits_text(some) == (
+        "nginx: exits explain 14 µs (13 to 15) of the 19 µs (18 to 20) of host CPU that kvm-default needs more per "
+        "request than metal."
+    )
+    more = replace(some, us_per_request=Amount(25))
+    assert "while they are traced, and explain all of the 19 µs" in words.exits_text(more)
+    assert "needs no more CPU than metal" in words.exits_text(replace(some, more_us=Amount(-1)))
+    assert "it needs 93 µs of host CPU" in words.exits_text(replace(some, more_us=None, host_cpu_us=Amount(93)))
+
+
+def test_the_page_has_reasons_prices_and_what_tracing_adds(run: Run) -> None:
+    page = html.render(run, analyse(run))
+    assert "Where the time of exits goes" in page
+    assert "a request took 92 µs" in page
+    assert "4.5 exits per request cost at least 5.4 µs" in page
+    assert words.EXIT_PRICES["port-process"] in page
+    assert page.count("nginx: exits explain") == 2, "at the top, and in its section"
+
+
+def test_a_run_without_explained_trials_has_no_such_section(tmp_path: Path) -> None:
+    plain = load_run(make_run(tmp_path, Truth()))
+    assert explained_exits(plain) == ()
+    assert "time of exits" not in html.render(plain, analyse(plain))
+
+
+def vmtoll(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "vmtoll", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_command_prints_the_same(run: Run, tmp_path: Path) -> None:
+    printed = vmtoll("explain", str(run.path))
+    assert printed.returncode == 0, printed.stderr
+    assert "nginx: exits explain 14.5 µs" in printed.stdout
+    assert [line.split()[0] for line in printed.stdout.splitlines() if line.startswith("  ")] == [
+        "reason", "io", "msr", "hlt", "exit", "cpuid", "port-process",
+    ]  # fmt: skip
+    (row,) = json.loads(vmtoll("explain", str(run.path), "--json").stdout)["exits"]
+    assert row["us_per_request"]["value"] == pytest.approx(14.5)
+    assert row["reasons"][0]["reason"] == "io"
+    plain = make_run(tmp_path, Truth())
+    refused = vmtoll("explain", str(plain))
+    assert refused.returncode == 2
+    assert "has no `explain: exits`; add that" in refused.stderr

@@ -1,0 +1,146 @@
+"""Guest profiles that experiments make, and the facts that their keys explain."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vmtoll.guests import profiles
+from vmtoll.model.errors import ExperimentError
+from vmtoll.model.experiment import Experiment, ProfileVariant
+from vmtoll.model.facts import ALWAYS_DIFFER, COMPARED
+from vmtoll.report.words import factors_text, profile_text
+from vmtoll.spec.catalog import Registry
+from vmtoll.spec.experiment import load
+from vmtoll.spec.profiles import EXPLAINED, environment_names, varied_profiles
+from vmtoll.spec.vary import profile_keys
+
+CLOUD = "kvm-default-kernel-cloud-amd64"
+KEYS = {
+    "question": "?", "purpose": "smoke", "servers": ["nginx"], "workloads": ["document-siege"], "blocks": 2,
+    "warmup_s": 1, "duration_s": 1,
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder."""
+    (tmp_path / "lab.yml").write_text("all: {}\n")
+    for name in ("experiments", "environments"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def experiment(folder: Path, name: str = "mine", **keys: object) -> Experiment:
+    file = folder / f"experiments/{name}.yml"
+    file.write_text(yaml.safe_dump(KEYS | keys, sort_keys=False))
+    return load(file).experiment
+
+
+def test_every_command_knows_the_guests_of_vary(folder: Path) -> None:
+    assert CLOUD in environment_names(), "the shipped experiment `kernels`"
+    made = experiment(folder, environments=["kvm-2009"], vary={"cmdline": [[], ["mitigations=off"]], "kernel": ["k"]})
+    name = made.environments[1]
+    assert name == "kvm-2009-cmdline-mitigations-off-kernel-k"
+    assert {name, CLOUD} <= set(profiles.names())
+    own, base = profiles.load(name), profiles.load("kvm-2009")
+    assert own.kernel.package == "k"
+    assert own.values["cmdline"] == [*base.values["cmdline"], "mitigations=off"]
+    assert {key: value for key, value in own.values.items() if key not in ("kernel", "cmdline")} == {
+        key: value for key, value in base.values.items() if key not in ("kernel", "cmdline")
+    }
+
+
+def test_two_experiments_that_make_one_name_differently_are_named(folder: Path) -> None:
+    experiment(folder, environments=["kvm-default"], vary={"kernel": [None, "a-b"]})
+    with pytest.raises(ExperimentError, match=r"kvm-default-kernel-a-b is another guest than in .*mine.yml"):
+        experiment(folder, "other", environments=["kvm-default"], vary={"kernel": ["a.b"]})
+
+
+def test_what_a_key_explains_is_declared_and_nothing_else(folder: Path) -> None:
+    made = load(Registry().experiment_file("kernels")).experiment
+    assert made.declared_differences == ["cmdline", "kernel", "mitigations", "memory_kib"]
+    stored = folder / "experiments/stored.yml"
+    stored.write_text(
+        yaml.safe_dump({k: v for k, v in made.model_dump(mode="json").items() if k not in ("name", "scale")})
+    )
+    assert load(stored).experiment.declared_differences == made.declared_differences
+    given = experiment(
+        folder, environments=["kvm-default"], vary={"memory_mib": [None, 2048]}, declared_differences=["nic"]
+    )
+    assert given.declared_differences == ["nic"]
+    with_other_key = experiment(folder, environments=["kvm-default"], vary={"nic_queues": [None, 2]})
+    assert with_other_key.declared_differences == ALWAYS_DIFFER, "its facts are not listed"
+    assert {fact for facts in EXPLAINED.values() for fact in facts} <= set(COMPARED)
+    assert set(EXPLAINED) <= set(profile_keys())
+
+
+def test_a_release_explains_its_packages_and_servers(folder: Path) -> None:
+    made = load(Registry().experiment_file("releases")).experiment
+    assert {"release", "kernel", "packages", "servers"} <= set(made.declared_differences)
+    assert not {"sysctls", "cpu_model", "content_digest"} & set(made.declared_differences)
+    for suite in ("trixie", "bookworm"):
+        (folder / f"environments/{suite}.yml").write_text(f"of: [kvm-default]\nrelease: {suite}\n")
+    siblings = experiment(folder, environments=["bookworm", "trixie"])
+    assert siblings.declared_differences == made.declared_differences, (
+        "both build on one profile, which is not measured"
+    )
+    assert "release: trixie instead of bookworm" in factors_text(siblings, "trixie", "bookworm")
+
+
+def test_a_profile_of_a_file_that_builds_on_another_is_a_factor_too(folder: Path) -> None:
+    (folder / "environments/cloud.yml").write_text("of: [kvm-default]\nkernel: linux-image-cloud-amd64\n")
+    made = experiment(folder, environments=["kvm-default", "cloud"])
+    assert made.profiles == {"cloud": ProfileVariant(of="kvm-default", keys={"kernel": "linux-image-cloud-amd64"})}
+    assert made.declared_differences == ["cmdline", "kernel", "mitigations", "memory_kib"]
+    assert experiment(folder, environments=["metal", "cloud"]).declared_differences == ALWAYS_DIFFER
+    stranger = experiment(folder, environments=["kvm-default", "cloud", "kvm-2009"])
+    assert stranger.declared_differences == ALWAYS_DIFFER, "kvm-2009 differs in much else"
+
+
+def test_the_factors_of_two_environments_in_words(folder: Path) -> None:
+    vary = {"kernel": [None, "linux-image-a"], "cmdline": [[], ["x=1", "y"]], "halt_poll_ns": [None, 0]}
+    made = experiment(folder, environments=["kvm-default"], vary=vary)
+    assert profile_text(made.profiles["kvm-default-kernel-a"]) == "kvm-default with kernel linux-image-a"
+    text = factors_text(made, "kvm-default-kernel-a", "kvm-default")
+    assert text.startswith("kvm-default-kernel-a differs from kvm-default by design in kernel: linux-image-a instead ")
+    assert factors_text(made, "kernel-a-cmdline-x-1-y-halt-poll-ns-0", "kvm-default-kernel-a").endswith(
+        "by design in cmdline: x=1 y instead of that of kvm-default; halt_poll_ns: 0 instead of that of kvm-default"
+    )
+    assert not factors_text(made, "kvm-default", "kvm-default")
+    unknown = experiment(folder, environments=["kvm-default", "kvm-2009"])
+    assert not factors_text(unknown, "kvm-2009", "kvm-default")
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"a": {"of": "kvm-defualt", "keys": {"kernel": "k"}}}, r"profiles.a.of: unknown guest profile .*kvm-default"),
+        ({"a": {"of": "kvm-default", "keys": {"kernal": "k"}}}, r"profiles.a.keys: unknown key 'kernal' .*'kernel'"),
+        (
+            {"kvm-ide": {"of": "kvm-default", "keys": {"kernel": "k"}}},
+            "profiles.kvm-ide: a guest profile has this name",
+        ),
+        ({"b": {"of": "kvm-default", "keys": {"kernel": "k"}}}, "profiles.b: is none of `environments`; add it there"),
+    ],
+)
+def test_profiles_that_make_no_sense(folder: Path, keys: dict[str, object], said: str) -> None:
+    with pytest.raises(ExperimentError, match=said):
+        experiment(folder, environments=["kvm-default", *(name for name in keys if name != "b")], profiles=keys)
+
+
+def test_two_profiles_that_differ_in_nothing_are_named(folder: Path) -> None:
+    cloud = "of: [kvm-default]\nkernel: linux-image-cloud-amd64\n"
+    for name, text in {"a": cloud, "b": cloud, "same": "of: [kvm-default]\n", "x": "", "y": ""}.items():
+        (folder / f"environments/{name}.yml").write_text(f"description: {name}\n{text}")
+    for pair, said in ({"a": "b"}, "a and b"), ({"kvm-default": "same"}, "kvm-default and same"):
+        with pytest.raises(ExperimentError, match=f"the profiles {said} differ in nothing; remove one"):
+            experiment(folder, environments=[*pair, *pair.values()])
+    assert experiment(folder, environments=["x", "y"]), "guests of others, of which no profile says what they are"
+
+
+def test_an_experiment_that_cannot_be_read_hides_no_profile(folder: Path) -> None:
+    (folder / "experiments/broken.yml").write_text("vary: {kernel: [1.5]}\nenvironments: [kvm-default]\n")
+    (folder / "experiments/no-yaml.yml").write_text("vary: [\n")
+    assert CLOUD in varied_profiles(Registry().paths["experiment"])

@@ -1,0 +1,126 @@
+"""Where the time of exits goes: the explained trials of a run by reason, beside what its other trials need."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from vmtoll.analysis.amounts import amount_of
+from vmtoll.analysis.run import Run
+from vmtoll.model.exits import ExitPrice, ExplainedTrial
+from vmtoll.model.finding import Role, Validity
+from vmtoll.model.metric import HOST_CPU
+from vmtoll.model.trial import METAL, Arm, Scenario, TrialRecord
+from vmtoll.model.verdict import Amount
+from vmtoll.runs import folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReasonShare:
+    """Exits for one reason: means over the explained trials. `us_per_request`, `us_per_exit`: CPU time of the host from
+    the exit to the entry, with what tracing itself takes; `away_us`: time per request on no CPU, asleep or waiting.
+    """
+
+    reason: str
+    per_request: Amount
+    us_per_request: Amount
+    us_per_exit: float
+    away_us: Amount
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainedExits:
+    """The exits of a guest in one scenario, per request; means over `trials` explained trials, in µs where it says so.
+
+    `reasons`: by falling CPU time. `us_per_request`: CPU of the host from exits to entries. `host_cpu_us`,
+    `traced_cpu_us`: CPU of the guest's QEMU and vhost threads in measured and in explained trials. `more_us`: what a
+    measured trial needs of it above the CPU of metal's server in the same block; None without metal. `at_least_us`: all
+    exits at the lowest price of `prices`.
+    """
+
+    scenario: Scenario
+    arm: Arm
+    trials: int
+    reasons: tuple[ReasonShare, ...]
+    per_request: Amount
+    us_per_request: Amount
+    host_cpu_us: Amount | None
+    traced_cpu_us: Amount | None
+    more_us: Amount | None
+    prices: tuple[ExitPrice, ...]
+    at_least_us: float | None
+
+
+def explained_exits(run: Run) -> tuple[ExplainedExits, ...]:
+    """One for each guest and scenario with explained trials that are not invalid. Raises LoadError."""
+    groups: dict[tuple[Scenario, Arm], list[ExplainedTrial]] = {}
+    for each in folder.read_explained(run.path):
+        if each.exits and each.trial.validity is not Validity.INVALID and _requests(each):
+            groups.setdefault((each.trial.scenario, each.trial.arm), []).append(each)
+    prices = folder.read_exit_prices(run.path)
+    return tuple(
+        _explained(run, *key, trials, prices)
+        for key, trials in sorted(groups.items(), key=lambda item: (item[0][0].sort_key, str(item[0][1])))
+    )
+
+
+def _requests(each: ExplainedTrial) -> int:
+    return (each.trial.primary and each.trial.primary.transactions) or 0
+
+
+def _explained(
+    run: Run, scenario: Scenario, arm: Arm, trials: Sequence[ExplainedTrial], prices: Mapping[str, list[ExitPrice]]
+) -> ExplainedExits:
+    names = dict.fromkeys(row.reason for each in trials for row in each.exits)
+    shares = [share for share in (_share(name, trials) for name in names) if share]
+    listed = prices.get(trials[0].host, [])
+    counts = [sum(row.count for row in each.exits) / _requests(each) for each in trials]
+    cpu_us = [sum(row.cpu_us for row in each.exits) / _requests(each) for each in trials]
+    per_request = _known(counts)
+    metal = _cpu_by_block(run, scenario, Arm(METAL)) if arm != Arm(METAL) else {}
+    guest = _cpu_by_block(run, scenario, arm)
+    return ExplainedExits(
+        scenario=scenario,
+        arm=arm,
+        trials=len(trials),
+        reasons=tuple(sorted(shares, key=lambda share: -share.us_per_request.value)),
+        per_request=per_request,
+        us_per_request=_known(cpu_us),
+        host_cpu_us=amount_of(list(guest.values())),
+        traced_cpu_us=_mean(HOST_CPU.value(each.trial, Role.PRIMARY) for each in trials),
+        more_us=amount_of([value - metal[block] for block, value in guest.items() if block in metal]),
+        prices=tuple(listed),
+        at_least_us=per_request.value * min(price.ns for price in listed) / 1000 if listed else None,
+    )
+
+
+def _share(name: str, trials: Sequence[ExplainedTrial]) -> ReasonShare | None:
+    rows = [(next((row for row in each.exits if row.reason == name), None), _requests(each)) for each in trials]
+    count = sum(row.count for row, _ in rows if row)
+    if not count:
+        return None
+    return ReasonShare(
+        reason=name,
+        per_request=_known([row.count / requests if row else 0.0 for row, requests in rows]),
+        us_per_request=_known([row.cpu_us / requests if row else 0.0 for row, requests in rows]),
+        us_per_exit=sum(row.cpu_us for row, _ in rows if row) / count,
+        away_us=_known([row.away_us / requests if row else 0.0 for row, requests in rows]),
+    )
+
+
+def _known(values: Sequence[float]) -> Amount:
+    amount = amount_of(values)
+    if amount is None:
+        raise ValueError("no explained trial")
+    return amount
+
+
+def _mean(values: Iterable[float | None]) -> Amount | None:
+    return amount_of([value for value in values if value is not None])
+
+
+def _cpu_by_block(run: Run, scenario: Scenario, arm: Arm) -> dict[int, float]:
+    """Block → µs of CPU per request of the measured trials: on the host for a guest, of the server for metal."""
+    trials: list[TrialRecord] = run.trials_of(scenario, arm)
+    values = {
+        trial.block: HOST_CPU.value(trial, Role.PRIMARY) for trial in trials if trial.validity is not Validity.INVALID
+    }
+    return {block: value for block, value in values.items() if value is not None}

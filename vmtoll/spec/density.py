@@ -1,0 +1,86 @@
+"""`density` of an experiment's file: the scenarios that it stands for, and what its tiles must be."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vmtoll.model.density import Density
+from vmtoll.model.errors import ExperimentError
+from vmtoll.model.experiment import Experiment
+from vmtoll.model.load import LoadKind
+from vmtoll.model.trial import NO_GUESTS
+from vmtoll.model.workload import MailWorkload, RateWorkload, Workload
+
+PROTOCOLS = ("submission", "imap", "pop3")
+
+
+def expand(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The document with the first tile's workload in `workloads`; without `density` the same one. Raises ValueError."""
+    density = document.get("density")
+    if not isinstance(density, Mapping):
+        return document
+    tiles = density.get("tiles")
+    first = tiles[0] if isinstance(tiles, list) and tiles else None
+    name = first.get("workload") if isinstance(first, Mapping) else None
+    if document.get("workloads") not in (None, [name]):
+        raise ValueError("density: its tiles name the workloads; leave `workloads` out")
+    return {"noise_floor": None, **document, "workloads": [name or "idle"]}
+
+
+def check(path: Path, experiment: Experiment) -> None:
+    """Raise ExperimentError for keys that do not go with `density`."""
+    if not experiment.density:
+        return
+    if experiment.service or experiment.during or experiment.tuning_steps or experiment.claims or experiment.users:
+        raise ExperimentError(
+            f"{path}: density: goes with neither service, during, tuning_steps, claims nor users; use an experiment "
+            "of its own"
+        )
+    for name in set(NO_GUESTS) & set(experiment.environments):
+        raise ExperimentError(f"{path}: density: {name} carries no guests; leave it out of `environments`")
+    if experiment.noise_floor:
+        raise ExperimentError(f"{path}: density: noise_floor: a number of guests has no A/A control; leave it out")
+    if len(experiment.servers) > 1:
+        raise ExperimentError(f"{path}: density: servers: name one, which all guests with pages run")
+    if not experiment.pause_idle_guests:
+        raise ExperimentError(
+            f"{path}: density: pause_idle_guests: guests beyond the number under load must not run; leave it out"
+        )
+
+
+def workloads_of(path: Path, density: Density, workloads: Mapping[str, Workload]) -> dict[str, Workload]:
+    """These workloads, of which the first tile's has a load for each number of guests. Raises ExperimentError."""
+    for index, tile in enumerate(density.tiles):
+        if tile.workload:
+            _check_tile(f"{path}: density.tiles[{index}]", workloads[tile.workload], is_mail=tile.is_mail)
+    first = workloads[density.workload].model_copy(
+        update={"guests": list(range(1, density.at_most + 1)), "crosscheck": None}
+    )
+    return {**workloads, density.workload: first}
+
+
+def _check_tile(where: str, workload: Workload, *, is_mail: bool) -> None:
+    """Raise ExperimentError unless this load can go on beside others, and tells when its answers came."""
+    name = workload.name
+    if isinstance(workload, MailWorkload):
+        if not is_mail:
+            raise ExperimentError(f"{where}: {name} is mail: give its server, rate_rps and deadline_ms")
+        if workload.protocol not in PROTOCOLS:
+            raise ExperimentError(
+                f"{where}: {name} speaks {workload.protocol}, whose tool does not log when answers came; "
+                f"allowed: {', '.join(PROTOCOLS)}"
+            )
+        return
+    if is_mail:
+        raise ExperimentError(f"{where}: server: {name} is for pages, which run on that of `servers`; leave it out")
+    if not isinstance(workload, RateWorkload) or workload.tool != "vegeta":
+        raise ExperimentError(f"{where}: {name} is no open loop of vegeta at one rate (`kind: rate`); choose another")
+    if workload.loads[0].kind is not LoadKind.RATE:
+        raise ExperimentError(f"{where}: {name} has a share of a capacity; a guest needs a load of its own, `rate_rps`")
+    if workload.cold or workload.neighbour or workload.is_spread or workload.client == "localhost" or workload.cores:
+        raise ExperimentError(
+            f"{where}: {name} has cold, neighbour, guests, cores or client: localhost, which no guest's load has; "
+            "choose another"
+        )
+    if workload.transport.tls:
+        raise ExperimentError(f"{where}: {name} goes over TLS; vmtoll loads the guests of a density without it")

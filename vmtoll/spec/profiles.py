@@ -1,0 +1,178 @@
+"""Guest profiles by name: those of files, and those that an experiment's `vary` makes out of them."""
+
+import contextlib
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from vmtoll.model.errors import ExperimentError
+from vmtoll.model.experiment import Experiment, ProfileVariant
+from vmtoll.model.trial import NO_GUESTS
+from vmtoll.search_path import SearchPath
+from vmtoll.spec import vary
+from vmtoll.spec.catalog import Registry
+from vmtoll.spec.documents import Keys, check_names, read
+
+
+def environment_names(registry: Registry | None = None) -> list[str]:
+    """`metal`, those of containers, and every guest profile: of files, then of experiments."""
+    registry = registry or Registry()
+    return [*registry.environments(), *varied_profiles(registry.paths["experiment"])]
+
+
+@dataclass(frozen=True)
+class VariedProfile:
+    """A guest profile that `vary` of an experiment makes. `file`: the experiment's."""
+
+    variant: ProfileVariant
+    file: Path
+
+    @property
+    def document(self) -> Keys:
+        """Its keys, as in the file of a profile."""
+        return {"of": [self.variant.of], **self.variant.keys}
+
+
+def varied_profiles(experiments: SearchPath) -> dict[str, VariedProfile]:
+    """Name → each guest profile that an experiment makes, by `vary` or `profiles`. Experiments that cannot be
+    read are passed over: who runs them is told.
+
+    Raises ExperimentError where two experiments make different profiles of one name.
+    """
+    made: dict[str, VariedProfile] = {}
+    for file in map(experiments.find, experiments.names()):
+        for name, variant in _of_experiment(file):
+            other = made.setdefault(name, VariedProfile(variant, file))
+            if other.variant != variant:
+                raise ExperimentError(f"{file}: {name} is another guest than in {other.file}; change one of both")
+    return made
+
+
+def _of_experiment(file: Path) -> Iterator[tuple[str, ProfileVariant]]:
+    try:
+        text = file.read_text(encoding="utf-8")
+        if "vary:" not in text and "profiles:" not in text:
+            return  # most have neither, and reading YAML takes time
+        document = read(file)
+    except (OSError, UnicodeDecodeError, ExperimentError):
+        return
+    scales = document.get("scales")
+    of_scales = [keys for keys in scales.values() if isinstance(keys, dict)] if isinstance(scales, dict) else []
+    for keys in of_scales or [{}]:
+        with contextlib.suppress(ValueError, AttributeError):
+            profiles = vary.expand({**document, **keys}).get("profiles", {})
+            yield from [(name, ProfileVariant.model_validate(profile)) for name, profile in profiles.items()]
+
+
+def check_profiles(path: Path, experiment: Experiment, registry: Registry) -> None:
+    """Raise ExperimentError unless each of the experiment's own guest profiles is made out of another by its keys."""
+    shipped = registry.environments()
+    machines = {experiment.machine_of(environment) for environment in experiment.environments}
+    for name, variant in experiment.profiles.items():
+        if name in shipped and variant != _of_file(registry.guest_file(name)):  # else a run has recorded it
+            raise ExperimentError(f"{path}: profiles.{name}: a guest profile has this name; choose another one")
+        guests = [environment for environment in shipped if environment not in NO_GUESTS]
+        check_names(path, f"profiles.{name}.of", "guest profile", [variant.of], guests)
+        check_names(path, f"profiles.{name}.keys", "key", list(variant.keys), [*vary.profile_keys(), "needs"])
+        if name not in machines:
+            raise ExperimentError(f"{path}: profiles.{name}: is none of `environments`; add it there")
+    if experiment.tuning_steps:  # a cumulative step and a single one may be one profile
+        return
+    contents = {name: _content(registry, name) for name in sorted(machines) if registry.guest_file(name).exists()}
+    for (name, content), (other, other_content) in itertools.combinations(contents.items(), 2):
+        if content == other_content and content:
+            raise ExperimentError(
+                f"{path}: environments: the profiles {name} and {other} differ in nothing; remove one"
+            )
+
+
+def _content(registry: Registry, name: str) -> Keys:
+    """The keys of a profile of a file and of those that it builds on; none where that is not to be seen here."""
+    file = registry.guest_file(name)
+    document = read(file) if file.exists() else {}
+    inherited: Keys = {}
+    for base in document.get("of", []):
+        for key, value in _content(registry, base).items():
+            inherited[key] = [*inherited.get(key, []), *value] if isinstance(value, list) else value
+    own = {key: value for key, value in document.items() if key not in ("description", "of")}
+    lists = {key: [*inherited.get(key, []), *value] for key, value in own.items() if isinstance(value, list)}
+    return inherited | own | lists
+
+
+def with_factors(experiment: Experiment, registry: Registry) -> Experiment:
+    """The experiment with the profiles by which its guests differ, and the facts in which they may for this reason."""
+    if experiment.service:
+        return experiment
+    machines = list(dict.fromkeys(map(experiment.machine_of, experiment.environments)))
+    profiles = {**variants_of_files(registry, machines), **experiment.profiles}
+    declared = declared_differences(profiles, machines)
+    if declared is None or "declared_differences" in experiment.model_fields_set:
+        return experiment.model_copy(update={"profiles": profiles})
+    return experiment.model_copy(update={"profiles": profiles, "declared_differences": declared})
+
+
+def variants_of_files(registry: Registry, environments: Collection[str]) -> dict[str, ProfileVariant]:
+    """The environments whose profile builds on one other alone, which is one of them or what others build on, by a file
+    or by an experiment's `vary`: what makes them another guest.
+    """
+    found: dict[str, ProfileVariant] = {}
+    of_experiments = varied_profiles(registry.paths["experiment"])
+    for name in environments:
+        if name in NO_GUESTS:
+            continue
+        varied = of_experiments.get(name)
+        if variant := varied.variant if varied else _of_file(registry.guest_file(name)):
+            found[name] = variant
+    bases = Counter(variant.of for variant in found.values())
+    return {name: made for name, made in found.items() if made.of in environments or bases[made.of] > 1}
+
+
+def _of_file(file: Path) -> ProfileVariant | None:
+    document = read(file) if file.exists() else {}
+    of = document.pop("of", [])
+    keys = {key: value for key, value in document.items() if key not in ("description", "needs")}
+    with contextlib.suppress(ValidationError):  # the profile itself is checked where its guest is made
+        return ProfileVariant(of=of[0], keys=keys) if len(of) == 1 else None
+    return None
+
+
+# Key of a guest profile → the facts that it explains: in which two guests may differ that differ in this key.
+EXPLAINED: Mapping[str, tuple[str, ...]] = {
+    "release": ("release", "kernel", "mitigations", "memory_kib", "packages", "servers"),
+    "kernel": ("kernel", "mitigations", "memory_kib"),
+    "initrd": (),
+    "cmdline": ("mitigations", "clock_source", "memory_kib", "cpus_allowed", "smt"),
+    "cpu": ("cpu_model", "mitigations", "microcode", "clock_source"),
+    "memory_mib": ("memory_kib",),
+    "machine": ("clock_source", "nic"),
+    "emulator": ("cpu_model",),
+}
+# A guest's name and address, and what the other keys say, are in its kernel command line.
+_OF_EVERY_GUEST = ("cmdline",)
+
+
+def declared_differences(profiles: Mapping[str, ProfileVariant], machines: Collection[str]) -> list[str] | None:
+    """The facts in which these guests may differ, by the keys of profiles in which they do; None where that is not all
+    that they differ in, or not known.
+    """
+    if not profiles or set(NO_GUESTS) & set(machines):
+        return None
+    bases = {variant.of for variant in profiles.values()} | {name for name in machines if name not in profiles}
+    keys = {key for variant in profiles.values() for key in variant.keys}
+    if len(bases) > 1 or not keys <= set(EXPLAINED):
+        return None
+    return list(
+        dict.fromkeys([*_OF_EVERY_GUEST, *(fact for key in EXPLAINED if key in keys for fact in EXPLAINED[key])])
+    )
+
+
+def document_of(name: str, files: SearchPath, experiments: SearchPath) -> tuple[Path, Keys]:
+    """The file of a profile, or of the experiment that makes it, and its keys. `name`: one of both."""
+    if (file := files.find(name)).exists():
+        return file, read(file)
+    varied = varied_profiles(experiments)[name]
+    return varied.file, varied.document
