@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from vmtoll.agent.conditions import mask_of
 from vmtoll.agent.machine import all_pids, processes_cpu, read, stat_fields
@@ -67,15 +68,29 @@ class Container:
 def find_container(name: str, engines: Iterable[str] = ENGINES) -> Container:
     """The running container of this name or ID, podman's first. Raises RuntimeError if none runs here."""
     for engine in engines:
-        argv = [engine, "inspect", "--type", "container", name]
-        try:
-            done = subprocess.run(argv, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
-            facts = json.loads(done.stdout)[0] if done.returncode == 0 else None
-        except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
-            continue
+        facts = _facts(engine, name)
         if facts and facts["State"]["Pid"]:
             return Container(str(facts["State"]["Pid"]), facts["Id"])
     raise RuntimeError(f"no container {name} of {' or '.join(engines)} runs here; start it, or correct its name")
+
+
+def engine_of(name: str, engines: Iterable[str] = ENGINES) -> str:
+    """The engine that has a container of this name or ID, whether it runs or not. Raises RuntimeError if none has."""
+    for engine in engines:
+        if _facts(engine, name):
+            return engine
+    raise RuntimeError(f"there is no container {name} of {' or '.join(engines)} here; make it, or correct its name")
+
+
+def _facts(engine: str, name: str) -> dict[str, Any] | None:
+    """What an engine knows of a container; None if it has none of this name, or does not answer."""
+    argv = [engine, "inspect", "--type", "container", name]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+        facts: list[dict[str, Any]] = json.loads(done.stdout) if done.returncode == 0 else []
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        return None
+    return facts[0] if facts else None
 
 
 def _pid_namespace(pid: str) -> str:

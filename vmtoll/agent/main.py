@@ -25,7 +25,7 @@ from vmtoll.agent.applied import Applied
 from vmtoll.agent.changed import active_units, changes_left, clean_up
 from vmtoll.agent.commands import Commands
 from vmtoll.agent.conditions import clock, mask_of, network, ports, survey
-from vmtoll.agent.containers import Container, find_container
+from vmtoll.agent.containers import Container, engine_of, find_container
 from vmtoll.agent.disclosure import disclosure
 from vmtoll.agent.domains import Domains
 from vmtoll.agent.exits import TracedExits
@@ -97,6 +97,7 @@ class Agent:
         self.servers_lock = threading.Lock()
         self.qemu: dict[str, tuple[str, str]] = {}
         self.containers: dict[str, Container] = {}
+        self.op_container_engine = engine_of
         self.op_exec, self.op_interrupt, self.op_kill = self.commands.run, self.commands.interrupt, self.commands.kill
         self.op_drop_caches = drop_caches
         self.domains = Domains()

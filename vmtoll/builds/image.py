@@ -27,7 +27,7 @@ SUMS = "SHA256SUMS"
 # address on their bridges, which systemd derives from it.
 DBUS_ID = "var/lib/dbus/machine-id"
 # Parts of playbooks/ that run around the machines, not in them.
-_NOT_IN_IMAGE = {"embedded_lab", "kvm_guest", "podman_container", "host_tuning", "__pycache__"}
+_NOT_IN_IMAGE = {"embedded_lab", "kvm_guest", "host_tuning", "__pycache__"}
 
 Say = Callable[[str], None]
 
@@ -76,30 +76,6 @@ def export(folder: Path, output: Path) -> str:
     content = "".join(lines).encode()
     write_durably(output / SUMS, content)
     return hashlib.sha256(content).hexdigest()
-
-
-def root_archive(folder: Path) -> Path:
-    """The image's files as root.tar.gz, for containers: without kernels, which they share with their host."""
-    archive = folder / "root.tar.gz"
-    if not archive.exists():
-        with replacing(archive) as draft:
-            left_out = [f"--exclude=./{part}" for part in ("boot/*", "usr/lib/modules/*", "initrd.img*", "vmlinuz*")]
-            run(
-                [
-                    "tar",
-                    "-C",
-                    folder / "root",
-                    "--numeric-owner",
-                    "--xattrs",
-                    *left_out,
-                    "-I",
-                    "gzip -1",
-                    "-cf",
-                    draft,
-                    ".",
-                ]
-            )
-    return archive
 
 
 def _suffixes(kernels: Iterable[str]) -> list[str]:

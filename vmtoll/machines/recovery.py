@@ -111,7 +111,7 @@ def _revive(session: Session, host: Host) -> str:
     if carrier is None:
         return ""
     try:
-        for argv in _start_commands(session, host):
+        for argv in _start_commands(session, host, session.line(carrier)):
             done: Done = session.line(carrier).call("exec", 200, argv=argv, limit_s=180)
             if done["exit_status"]:
                 words = " ".join((done["stderr"] or done["stdout"]).split())
@@ -121,11 +121,11 @@ def _revive(session: Session, host: Host) -> str:
     return ""
 
 
-def _start_commands(session: Session, host: Host) -> Sequence[Sequence[str]]:
-    """The commands that start a guest or container on its host."""
+def _start_commands(session: Session, host: Host, carrier: AgentLine) -> Sequence[Sequence[str]]:
+    """The commands that start a guest or container on its host. Raises AgentError for a container that is not there."""
     if host.vars.revive is not None:
         return host.vars.revive
     if host.container_name:
-        return [["podman", "start", host.container_name]]
+        return [[carrier.call("container_engine", name=host.container_name), "start", host.container_name]]
     on_host = session.on_host(host)
     return [on_host.start_command()] if on_host else []

@@ -303,8 +303,8 @@ class HostVars(GuestVariables):
     revive: list[list[str]] | None = _variable(
         None,
         "guest, container",
-        "commands that its host runs to bring it back when it is lost; unset: `virsh start`, `podman start`, or what"
-        " starts it there",
+        "commands that its host runs to bring it back when it is lost; unset: `virsh start`, `podman start` or"
+        " `docker start`, or what starts it there",
     )
     reboot: list[list[str]] | None = _variable(
         None,

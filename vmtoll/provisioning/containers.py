@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vmtoll.builds import image
+from vmtoll.builds import container_image, image
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import Host
 from vmtoll.model.release import Release
@@ -89,7 +89,7 @@ def make_containers(
             )
         folder = image.ensure(say, release)
         variables["podman_container_image_of"] = f"localhost/vmtoll:{folder.name}"
-        variables["podman_container_archive"] = str(image.root_archive(folder))
+        variables["podman_container_archive"] = str(container_image.root_archive(folder))
     pattern = ",".join([*lists, *(host.name for host in present)])
     play(
         "containers.yml", "-e", json.dumps(variables), "--limit", pattern, *options, inventory=inventory,

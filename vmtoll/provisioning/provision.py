@@ -24,8 +24,8 @@ def provision(
     *,
     changes: Changes | None = None,
 ) -> list[dict[str, str]]:
-    """Run site.yml against an inventory, or against its machines that `limit` matches; return the load tools that they
-    got.
+    """Run site.yml, for containers container-site.yml, against an inventory, or against its machines that `limit`
+    matches; return the load tools that they got.
 
     First makes the guests that the inventory describes by a profile, and its containers with vmtoll_cpus, of this
     release (default: release_of_guests). `changes`: as in shell.play.
@@ -40,7 +40,8 @@ def provision(
     tools.build()
     variables = archives.variables(_policy(data, inventory))
     pattern = joined(limit or "all", *(f"!{name}" for name in removed))
-    play("site.yml", "-e", json.dumps(variables), "--limit", pattern, *options, inventory=inventory, changes=changes)
+    for playbook in ("site.yml", *(["container-site.yml"] if by_role["container"] else [])):
+        play(playbook, "-e", json.dumps(variables), "--limit", pattern, *options, inventory=inventory, changes=changes)
     return variables["load_tools_binaries"]
 
 

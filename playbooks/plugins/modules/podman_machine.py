@@ -20,6 +20,7 @@ description:
   - C(state=present) makes a container that is new or differs from what is wanted, with its network, and starts it. One
     that is as it should be is left alone; one that is off starts again, as after a boot of its host.
   - C(state=absent) removes the container, its network namespace and its files.
+  - A container that this module did not make is refused, and never touched.
   - A run that was killed in between is finished by the next one.
 options:
   name:
@@ -111,7 +112,12 @@ class Machine:
     def present(self) -> None:
         """Make it if it is new or differs from what is wanted, and start it. Raises ContainerError, OSError."""
         state = self._state()
-        if state and (state["Config"]["Labels"] or {}).get(LABEL) != self._digest():
+        if state and _label(state) is None:
+            raise ContainerError(
+                "podman has a container of this name that vmtoll did not make; set vmtoll_container to another name, "
+                "or leave vmtoll_cpus out to measure it as it is"
+            )
+        if state and _label(state) != self._digest():
             self.absent()
             state = None
         if state and state["State"]["Running"]:
@@ -132,11 +138,17 @@ class Machine:
             raise
 
     def absent(self) -> None:
-        """Remove the container, its network and its files. Raises ContainerError, OSError."""
-        if self._state():
+        """Remove the container, its network and its files, unless the container is another's. Raises ContainerError,
+        OSError.
+        """
+        state = self._state()
+        if state and _label(state) is not None:
             self._step(f"remove container {self.name}", "podman", "rm", "--force", "--time", "10", self.name)
-        if self.parameters["network"] == "bridge" and Path(f"/run/netns/{self.namespace}").exists():
-            self._step(f"remove network of {self.name}", "ip", "netns", "delete", self.namespace)
+        # Also of a container that has the host's network now: its earlier one.
+        if not self.parameters["namespace"] and self._has_network():
+            self._step(f"remove network of {self.name}")
+            if not self.check:
+                self._disconnect()
         if self.files.exists():
             self._step(f"remove {self.files}")
             if not self.check:
@@ -186,7 +198,8 @@ class Machine:
             "--systemd=always",
             "--restart=no",
             f"--cpuset-cpus={parameters['cpus']}",
-            *([f"--memory={memory_mib}m"] if memory_mib else []),
+            # podman would allow as much swap again, which a guest of this size has not.
+            *([f"--memory={memory_mib}m", f"--memory-swap={memory_mib}m"] if memory_mib else []),
             # podman asks for more than the host's own limits, which not every root may exceed.
             f"--ulimit=nofile={_limit(resource.RLIMIT_NOFILE, 1 << 20)}",
             f"--ulimit=nproc={_limit(resource.RLIMIT_NPROC, 1 << 15)}",
@@ -202,8 +215,7 @@ class Machine:
 
     def _connect(self) -> None:
         """Make its network namespace, with a card (veth) whose other end is on the bridge."""
-        if Path(f"/run/netns/{self.namespace}").exists():
-            run(["ip", "netns", "delete", self.namespace])
+        self._disconnect()
         run(["ip", "netns", "add", self.namespace])
         parameters, inside = self.parameters, ["ip", "-n", self.namespace]
         run(["ip", "link", "add", self.card, "type", "veth", "peer", "name", "eth0", "netns", self.namespace])
@@ -213,6 +225,25 @@ class Machine:
         run([*inside, "link", "set", "eth0", "up"])
         if parameters["gateway"]:
             run([*inside, "route", "add", "default", "via", parameters["gateway"]])
+
+    def _has_network(self) -> bool:
+        return self._has_card() or Path(f"/run/netns/{self.namespace}").exists()
+
+    def _has_card(self) -> bool:
+        return bool(shutil.which("ip")) and f" {self.card}@" in run(["ip", "-o", "link", "show"])
+
+    def _disconnect(self) -> None:
+        """Remove its card and namespace, where they exist. With the namespace alone, the card would go later."""
+        if self._has_card():
+            run(["ip", "link", "delete", self.card])
+        if Path(f"/run/netns/{self.namespace}").exists():
+            run(["ip", "netns", "delete", self.namespace])
+
+
+def _label(state: dict[str, Any]) -> str | None:
+    """The digest that a container of this module has; None for a container of others."""
+    label: str | None = (state["Config"]["Labels"] or {}).get(LABEL)
+    return label
 
 
 def _limit(kind: int, wanted: int) -> str:

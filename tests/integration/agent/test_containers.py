@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vmtoll.agent.containers import Container, find_container
+from vmtoll.agent.containers import Container, engine_of, find_container
 from vmtoll.agent.service import find
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes such containers")
@@ -83,6 +83,7 @@ def test_its_cpu_time_is_that_of_all_its_processes(name: str, root: Path) -> Non
         time.sleep(0.1)
     with pytest.raises(RuntimeError, match=f"no container {name} of podman or docker runs here"):
         find_container(name)
+    assert engine_of(name) == "podman", "which can start it again"
 
 
 def test_a_container_that_is_found_again_is_the_same(name: str) -> None:

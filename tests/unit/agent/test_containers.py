@@ -49,3 +49,13 @@ def test_a_container_that_does_not_run_is_one_sentence(monkeypatch: pytest.Monke
     monkeypatch.setattr(subprocess, "run", engine)
     with pytest.raises(RuntimeError, match=r"^no container box of podman or docker runs here; start it, or correct"):
         containers.find_container("box")
+
+
+def test_a_container_that_is_off_is_started_by_the_engine_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def engine(argv: list[str], **_: object) -> "subprocess.CompletedProcess[str]":
+        return subprocess.CompletedProcess(argv, 0, '[{"Id": "1f"}]' if argv[0] == "docker" else "[]", "")
+
+    monkeypatch.setattr(subprocess, "run", engine)
+    assert containers.engine_of("box") == "docker"
+    with pytest.raises(RuntimeError, match=r"^there is no container box of podman here; make it, or correct its name$"):
+        containers.engine_of("box", ["podman"])
