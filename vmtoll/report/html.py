@@ -195,7 +195,7 @@ NUMBER_CELLS: dict[str, tuple[tuple[str, ...], Callable[[Any], str]]] = {
     "p99.9 µs": (_time_columns("p999"), words.number),
     "failed, cross-check": ((f"{CROSSCHECK}failure_rate",), words.percent),
     "server CPU µs/req": (("server_cpu_us_per_request",), words.number),
-    "host CPU µs/req": (("host_cpu_us_per_request",), words.number),
+    "host CPU µs/req": (("machine_cpu_us_per_request", "host_cpu_us_per_request"), words.number),
     "memory MiB": (("memory_pss_kib",), _mib), "client CPU": (("client_cpu_share",), words.percent),
     "steal %": (("steal_pct",), words.number), "limited by": (("limiter",), _limiter),
 }  # fmt: skip
