@@ -115,3 +115,35 @@ def test_a_container_that_cannot_be_made_leaves_nothing(keys: Path) -> None:
     assert not Path(f"/run/netns/toll-{NAME}").exists()
     assert not (FOLDER / NAME).exists()
     assert vmtoll("unprovision", keys).returncode == 0
+
+
+def test_a_container_with_the_hosts_network_answers_at_the_hosts_address(keys: Path) -> None:
+    variables = {"vmtoll_environment": "container-host-network", "ansible_host": "198.19.77.1", "ansible_port": 2222}
+    made = vmtoll("provision", keys, **variables)
+    try:
+        assert made.returncode == 0, made.stdout[-3000:] + made.stderr
+        assert facts("{{.HostConfig.NetworkMode}}") == "host"
+        ssh = ["ssh", "-p", "2222", "-i", keys / "key", "-o", f"UserKnownHostsFile={keys}/known_hosts"]
+        seen = run(*ssh, "root@198.19.77.1", "ls /etc/vmtoll/servers; cat /proc/net/dev").stdout
+        assert "nginx.json" in seen
+        assert "br-test:" in seen
+    finally:
+        undone = vmtoll("unprovision", keys, **variables)
+    assert undone.returncode == 0, undone.stdout[-3000:] + undone.stderr
+    assert not facts("{{.Id}}")
+    assert not FOLDER.exists()
+
+
+def test_a_container_of_others_is_refused_in_one_sentence_and_stays(keys: Path, tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    theirs = ["podman", "--runtime=runc", "create", "--network=none", f"--name={NAME}"]
+    subprocess.run([*theirs, "--rootfs", tmp_path / "root", "/init"], check=True, capture_output=True)
+    try:
+        identity = facts("{{.Id}}")
+        refused = vmtoll("provision", keys)
+        assert refused.returncode == 2
+        assert f"container {NAME}: podman has a container of this name that vmtoll did not make" in refused.stderr
+        assert vmtoll("unprovision", keys).returncode == 0
+        assert facts("{{.Id}}") == identity
+    finally:
+        subprocess.run(["podman", "rm", "--force", "--time", "0", NAME], check=True, capture_output=True)

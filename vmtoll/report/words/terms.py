@@ -175,6 +175,12 @@ METAL_HARDWARE = {
     Hardware.EMULATED: " Software (TCG) emulates that machine's CPU.",
 }
 
+# What it adds where a container is an arm as well.
+LAB_CONTAINER = (
+    " So is “container”: against “metal” it shows what podman adds to systemd-nspawn, not what a container costs on a "
+    "machine of its own."
+)
+
 
 def module_text(module: str) -> str:
     """The reason why a guest is emulated although its host has /dev/kvm."""
