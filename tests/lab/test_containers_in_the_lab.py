@@ -19,6 +19,7 @@ from vmtoll.model.finding import Validity
 from vmtoll.model.metric import HOST_CPU
 from vmtoll.model.trial import Accelerator
 from vmtoll.paths import PROJECT
+from vmtoll.report.html import write_report
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -71,15 +72,18 @@ def test_container_against_metal_and_guest(there: Ssh, tmp_path: Path) -> None:
     assert contained.server_cpu_s is not None
     assert contained.host_cpu_s is not None
     assert contained.host_cpu_s > 0.9 * contained.server_cpu_s, "the group holds the server"
-    verdicts = {c.arm.environment: c.verdicts[HOST_CPU.name] for c in analyse(load_run(folder)).comparisons}
+    run = load_run(folder)
+    analysis = analyse(run)
+    verdicts = {c.arm.environment: c.verdicts[HOST_CPU.name] for c in analysis.comparisons}
     assert set(verdicts) == {"container", "kvm-default"}
+    assert "shows what podman adds to systemd-nspawn" in write_report(run, analysis).read_text()
 
 
 def test_a_container_that_ends_in_mid_run_is_started_again(there: Ssh, tmp_path: Path) -> None:
     experiment = tmp_path / EXPERIMENT.name
     document = yaml.safe_load(EXPERIMENT.read_text()) | {
-        "environments": ["container"], "workloads": ["site-siege"], "blocks": 2, "warmup_s": 0.5, "duration_s": 2.0,
-        "noise_floor": None,
+        "purpose": "smoke", "environments": ["container"], "workloads": ["site-siege"], "blocks": 2, "warmup_s": 0.5,
+        "duration_s": 2.0, "noise_floor": None,
     }  # fmt: skip
     del document["scales"]
     experiment.write_text(yaml.safe_dump(document))

@@ -177,8 +177,8 @@ METAL_HARDWARE = {
 
 # What it adds where a container is an arm as well.
 LAB_CONTAINER = (
-    " So is “container”: against “metal” it shows what podman adds to systemd-nspawn, not what a container costs on a "
-    "machine of its own."
+    " “container” is one of podman on the same kernel: against “metal” it shows what podman adds to systemd-nspawn, "
+    "not what a container costs on a machine of its own."
 )
 
 
