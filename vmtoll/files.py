@@ -1,4 +1,6 @@
-"""Write files that survive a crash, through drafts that leave nothing behind, with errors that name the file."""
+"""Write files that survive a crash, through drafts that leave nothing behind, with errors that name the file. Parse
+YAML.
+"""
 
 import os
 import re
@@ -6,6 +8,14 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+
+def parse_yaml(text: str) -> Any:
+    """The value of a YAML text, by libyaml where PyYAML has it, which is ten times as fast. Raises yaml.YAMLError."""
+    import yaml  # noqa: PLC0415 (few commands need it)
+
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def write_durably(path: Path, data: bytes) -> None:

@@ -45,6 +45,7 @@ def sibling(lab: Path) -> Iterator[int]:
 
 
 @pytest.mark.injects(Code.FINGERPRINT, Code.SYSCTL)
+@pytest.mark.guest_minutes
 def test_two_sides_that_differ(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
     """Another binary of one server, another worker count of the other, another kernel parameter."""
     usual = ssh("kvm", "sysctl -n net.core.somaxconn")

@@ -16,7 +16,9 @@ SECONDS = 3.0
 WINDOWS = 10
 
 
-@pytest.mark.parametrize(("pulse_s", "mhz_s"), [(PULSE_S, None), (SHORT_PULSE_S, SHORT_MHZ_S)])
+@pytest.mark.parametrize(
+    ("pulse_s", "mhz_s"), [pytest.param(PULSE_S, None, marks=pytest.mark.guest_minutes), (SHORT_PULSE_S, SHORT_MHZ_S)]
+)
 def test_the_samplers_take_less_than_a_hundredth_of_a_core(lab: Path, pulse_s: float, mhz_s: float | None) -> None:
     inventory = load_inventory(lab / "inventory.yml", ["metal", "kvm-default"])
     lines = [AgentLine(host) for host in inventory.hosts()]

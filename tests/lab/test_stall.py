@@ -43,7 +43,7 @@ def true_p99_us(stalled_s: float) -> float:
 
 
 @pytest.mark.injects(Code.STALLED)
-@pytest.mark.parametrize("tool", LATE)
+@pytest.mark.parametrize("tool", ["vegeta", pytest.param("oha", marks=pytest.mark.guest_minutes)])
 def test_an_honest_tool_reports_the_stall(lab: Path, ssh: Ssh, tmp_path: Path, tool: str) -> None:
     """From the tool over the stored histogram to the figure: p99 within 10% of the truth."""
     workload = {"kind": "rate", "tool": tool, "rate_rps": RATE_RPS, "deadline_ms": DEADLINE_MS, "users": None}

@@ -44,9 +44,8 @@ def test_every_server_speaks_http2_on_metal(lab: Path, tmp_path: Path) -> None:
     assert len({seen["certificate_sha256"] for seen in agreed}) == 1
 
 
-@pytest.mark.parametrize(
-    "workload", ["tls-handshakes-users", pytest.param("tls-resumed", marks=pytest.mark.guest_minutes)]
-)
+@pytest.mark.guest_minutes
+@pytest.mark.parametrize("workload", ["tls-handshakes-users", "tls-resumed"])
 def test_handshakes_on_metal_and_guest(lab: Path, tmp_path: Path, workload: str) -> None:
     both = ["metal", "kvm-default"]
     written = experiment(tmp_path / "tls.yml", workloads=[workload], environments=both, servers=["nginx"])

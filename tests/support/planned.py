@@ -8,8 +8,7 @@ from vmtoll.analysis.run import load_run
 from vmtoll.capacity.fleet import FleetPlan
 from vmtoll.capacity.objective import Demand, Slo
 from vmtoll.capacity.planner import CapacityAssessment, CapacityResult, assess_capacity
-from vmtoll.model.finding import Code
-from vmtoll.report.capacity import sentences
+from vmtoll.model.finding import Code, Finding
 
 RATES = (500, 1000, 1500, 2000, 2500, 3000, 3500, 3900)
 STEPS = tuple(map(rate_load, RATES))
@@ -37,11 +36,6 @@ def recommended(of: CapacityAssessment, environment: str) -> FleetPlan:
     return plans.low
 
 
-def sentence(of: CapacityAssessment) -> str:
-    (text,) = sentences(of)
-    return text
-
-
 def codes(result: CapacityResult) -> list[str]:
     return [note.code for note in result.notes]
 
@@ -56,3 +50,10 @@ def failing(from_rps: float, block: int | None, fraction: float) -> Any:
         return [with_findings(row, Code.FAILED_REQUESTS) | {"successful": row["requests"] - failed, "failed": failed}]
 
     return change
+
+
+def unknown(row: Row) -> list[Row]:
+    """A change: a client without keep-alive that may need more CPU for a request than the server on metal."""
+    measured = [key for key in row if key.endswith("_rps")]
+    refusal = Finding(Code.CAPACITY_UNKNOWN, detail="metal: client-saturated in 3 of 3 trials")
+    return [with_findings(row, refusal) | dict.fromkeys(measured)]

@@ -39,14 +39,14 @@ def test_a_package_that_apt_lacks_is_named_and_nothing_is_installed(machine: dic
     done = setup(machine | {"LACKS": "mmdebstrap zstd"})
     assert done.returncode == 2
     last = done.stderr.splitlines()[-1]
-    assert "does not offer: mmdebstrap zstd — vmtoll is written for Debian 13 and 12" in last
+    assert ": mmdebstrap zstd — " in last and "Debian 13 and 12" in last
     assert Path(machine["CALLS"]).read_text() == "update -qq\n"
 
 
 def test_rust_too_old_for_oha_names_a_fix(machine: dict[str, str]) -> None:
     done = setup(machine | {"LACKS": "cargo-web"})
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].endswith("apt has no cargo-web: put cargo on PATH, run again.")
+    assert done.stderr.splitlines()[-1].endswith("has no cargo-web: put cargo on PATH, run again.")
 
 
 def test_without_root_it_names_what_is_missing_and_how(machine: dict[str, str]) -> None:

@@ -205,13 +205,11 @@ def _on_testbed(effect: Effect, bed: BedEffect) -> str:
 
 
 def _prediction(effect: Effect) -> str:
-    """The interval for a further test bed: the share lost if higher is better, else the ratio."""
+    """The interval of the ratio for a further test bed, as that of the mean beside it."""
     interval = effect.prediction
     if interval is None or interval.low is None or interval.high is None:
         return DASH
-    if effect.verdict.metric.higher_is_better:
-        return f"{100 * (1 - interval.high):.1f}% to {100 * (1 - interval.low):.1f}%"
-    return f"{interval.low:.2f}× to {interval.high:.2f}×"
+    return f"{interval.low:.3g}× to {interval.high:.3g}×"
 
 
 def _ratio(estimate: Estimate) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from scipy.optimize import isotonic_regression
+import scipy  # loads its parts when they are used
 
 from vmtoll.capacity.estimate import ByEnd, Estimate
 from vmtoll.statistics.student import mean_of
@@ -33,7 +33,7 @@ def pool_rising(steps: Sequence[Mapping[int, float]]) -> list[Pool | None]:
         return pools
     means = [float(np.mean(list(steps[index].values()))) for index in filled]
     weights = [float(len(steps[index])) for index in filled]
-    for first, end in pairwise(isotonic_regression(means, weights=weights).blocks):
+    for first, end in pairwise(scipy.optimize.isotonic_regression(means, weights=weights).blocks):
         members = filled[first:end]
         pool = _pool([steps[index] for index in members])
         for index in members:

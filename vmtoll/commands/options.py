@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from vmtoll.commands import values
+from vmtoll.files import parse_yaml
 from vmtoll.model.experiment import Scale
 from vmtoll.model.release import Suite
 from vmtoll.model.until import Until
@@ -52,7 +53,7 @@ def _has_hosts(file: Path) -> bool:
     import yaml  # noqa: PLC0415 (few commands need it)
 
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = parse_yaml(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
         return True  # who reads it says what is wrong
     return bool(content.get("all") if isinstance(content, dict) and content.keys() == {"all"} else content)

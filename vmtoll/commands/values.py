@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vmtoll import search_path
+from vmtoll.files import parse_yaml
 from vmtoll.model.trial import NO_GUESTS
 from vmtoll.paths import FOLDER_FILE, PLAYBOOKS, PROJECT, RESULTS, user_folder
 
@@ -102,7 +103,7 @@ def _yaml(file: Path) -> dict[str, Any]:
     import yaml  # noqa: PLC0415 (few values need it)
 
     try:
-        content = yaml.load(file.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        content = parse_yaml(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
         return {}
     return content if isinstance(content, dict) else {}

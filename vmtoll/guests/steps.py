@@ -28,9 +28,14 @@ _SWITCHES = frozenset({Tuning.IOMMU, Tuning.NOTIFICATIONS, Tuning.OFFLOADS})
 
 def gained(before: str, after: str) -> frozenset[Tuning]:
     """The tuning steps from one profile to another, with four virtual CPUs; none if vmtoll no longer has both."""
-    if not {before, after} <= set(profiles.names()):
+    if not {before, after} <= _names():
         return frozenset()
     return _taken(after) - _taken(before)
+
+
+@cache
+def _names() -> frozenset[str]:
+    return frozenset(profiles.names())
 
 
 @cache

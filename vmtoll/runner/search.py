@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from scipy.special import betaincinv
+import scipy  # loads its parts when they are used
 
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.tail import log_p99, may_count, p99_of_planned_us
@@ -110,7 +110,7 @@ def _most_available(trials: Sequence[StepTrial]) -> float:
     losses = [trial.loss for trial in trials if trial.loss > 0]
     if not losses:
         return 1.0
-    fewest = float(betaincinv(len(losses), len(trials) - len(losses) + 1, ALPHA_PER_LOOK))
+    fewest = float(scipy.special.betaincinv(len(losses), len(trials) - len(losses) + 1, ALPHA_PER_LOOK))
     return 1 - fewest * statistics.mean(losses)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from vmtoll.files import cause_of
+from vmtoll.files import cause_of, parse_yaml
 from vmtoll.model.document import first_mistake
 from vmtoll.model.errors import SiteError
 from vmtoll.model.site import DrawnSite, ListedSite, Site
@@ -20,7 +20,7 @@ def load_site(path: Path) -> Site:
     Raises SiteError if it is missing, is not YAML, or is not valid.
     """
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = parse_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise SiteError(f"{path}: {cause_of(error)}") from error
     except yaml.YAMLError as error:

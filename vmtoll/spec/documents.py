@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from vmtoll.files import parse_yaml
 from vmtoll.model.document import plain_message
 from vmtoll.model.errors import ExperimentError
 from vmtoll.spec.catalog import unknown
@@ -19,7 +20,7 @@ Keys = dict[str, Any]
 def read(path: Path) -> Keys:
     """A file's keys and values. Raises ExperimentError when it is unreadable, not a mapping, or has the key `name`."""
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ExperimentError(f"{path}: {error.strerror or error}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -7,61 +7,37 @@ from typing import get_args
 
 from pydantic import ValidationError
 
-from vmtoll.model import columns, facts
+from vmtoll.model import facts
 from vmtoll.model.density import Density
 from vmtoll.model.errors import ExperimentError, SiteError
-from vmtoll.model.experiment import Claim, Experiment, NoiseFloor, Scale
+from vmtoll.model.experiment import Experiment, NoiseFloor, Scale
 from vmtoll.model.run import Skipped, UsedFile
 from vmtoll.model.service import Service
 from vmtoll.model.site import Site
 from vmtoll.model.trial import NO_GUESTS
 from vmtoll.model.workload import (
-    ClosedWorkload,
-    MailWorkload,
-    OpenWorkload,
-    SearchWorkload,
     SharedHostWorkload,
     Workload,
-    listed,
 )
 from vmtoll.sites import load_site, site_files
 from vmtoll.spec import density, during, sources, vary
 from vmtoll.spec import service as services
 from vmtoll.spec.catalog import Registry, unknown
+from vmtoll.spec.consistency import (
+    check_claims,
+    check_environments,
+    check_explained,
+    check_kinds,
+    check_operations,
+    check_users,
+    unsupported_transports,
+)
 from vmtoll.spec.documents import Keys, check_names, read, validation_error
 from vmtoll.spec.profiles import check_profiles, environment_names, with_factors
-from vmtoll.spec.server import ServerDefinition, read_server, read_servers
+from vmtoll.spec.server import ServerDefinition, read_server
 from vmtoll.spec.used import documents
 from vmtoll.spec.workload import file_of, load_workloads
 from vmtoll.spec.workload import names as workload_names
-
-# Highest goodput of a rate sweep: the one metric of a claim that is not a column.
-PEAK_GOODPUT = "peak_goodput_rps"
-METRICS = [
-    str(column["name"]) for column in columns.table_schema()["fields"] if column["type"] in {"number", "integer"}
-] + [PEAK_GOODPUT]
-
-
-def check_claims(
-    path: Path,
-    claims: Sequence[Claim],
-    servers: Sequence[str],
-    environments: Sequence[str],
-    workloads: Mapping[str, Workload],
-) -> None:
-    """Raise ExperimentError unless every name in every claim is one of the experiment's."""
-    allowed = {"server": list(servers), "environment": list(environments), "workload": list(workloads)}
-    for i, claim in enumerate(claims):
-        check_names(path, f"claims[{i}].metric", "metric", [claim.metric], METRICS)
-        for key, side in (("of", claim.of), ("over", claim.over)):
-            if side is None:
-                continue
-            for kind, names in allowed.items():
-                check_names(path, f"claims[{i}].{key}.{kind}", kind, list(listed(getattr(side, kind))), names)
-            if side.users is not None:
-                _check_users(
-                    path, f"claims[{i}].{key}.users", side.users, [workloads[n] for n in listed(side.workload)]
-                )
 
 
 def _of_tiles(path: Path, wanted: Density, registry: Registry) -> dict[str, Workload]:
@@ -78,16 +54,6 @@ def _of_tiles(path: Path, wanted: Density, registry: Registry) -> dict[str, Work
         if tile.server:
             check_names(path, f"{where}.server", "server", [tile.server], registry.servers())
     return workloads
-
-
-def _check_users(path: Path, key: str, users: int | list[int], workloads: Sequence[Workload]) -> None:
-    """Raise ExperimentError unless each of these workloads has these numbers of users."""
-    for workload in workloads:
-        counts = listed(workload.users) if isinstance(workload, ClosedWorkload | MailWorkload) else []
-        for count in listed(users):
-            if count not in counts:
-                users_text = f"has {', '.join(map(str, counts))}" if counts else "is no closed loop"
-                raise ExperimentError(f"{path}: {key}: {count}: the workload {workload.name} {users_text}")
 
 
 @dataclass(frozen=True)
@@ -182,7 +148,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     own_names = [name for name in experiment.environments if name not in experiment.variants]
     check_profiles(path, experiment, registry)
     known = [*environment_names(registry), *experiment.profiles]
-    _check_environments(path, experiment, own_names if experiment.service else known)
+    check_environments(path, experiment, own_names if experiment.service else known)
     if experiment.baseline:
         check_names(path, "baseline", "environment of this experiment", [experiment.baseline], experiment.environments)
     servers = experiment.servers if experiment.service else registry.servers()
@@ -206,8 +172,8 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     names = {kind: _names_at_all_scales(document, f"{kind}s") for kind in ("server", "environment", "workload")}
     names["environment"] += [name for name in experiment.variants if name not in names["environment"]]
     workloads_at_all_scales = {k: w for name in names["workload"] for k, w in load_workloads(name, registry).items()}
-    _check_operations(path, experiment, workloads)
-    _check_explained(path, experiment, workloads)
+    check_operations(path, experiment, workloads)
+    check_explained(path, experiment, workloads)
     check_claims(path, experiment.claims, names["server"], names["environment"], workloads_at_all_scales)
     sites = sorted({w.site for w in workloads.values()})
     if len(sites) > 1:
@@ -246,41 +212,6 @@ def _resolve_service(path: Path, experiment: Experiment, service: Service) -> Re
     return Resolved(path, experiment, services.workloads_of(path, service), None, {}, requests=requests)
 
 
-def _check_environments(path: Path, experiment: Experiment, machines: list[str]) -> None:
-    """Raise ExperimentError unless each environment is one of `machines`, or made out of one of them."""
-    for name, variant in experiment.variants.items():
-        key, kind = (f"changes.{name}", "change") if name in experiment.changes else (f"during.{name}", "operation")
-        if name in machines:
-            raise ExperimentError(f"{path}: {key}: is a guest profile or metal; give the {kind} another name")
-        check_names(path, f"{key}.of", "environment", [variant.of], machines)
-    check_names(
-        path, "environments[]", "environment", experiment.environments, [*machines, *experiment.variants]
-    )  # fmt: skip
-
-
-def _check_operations(path: Path, experiment: Experiment, workloads: Mapping[str, Workload]) -> None:
-    """Raise ExperimentError for a load that cannot tell when its answers came, or that a file's first read decides."""
-    for name, workload in workloads.items() if experiment.during else ():
-        if not isinstance(workload, OpenWorkload) or workload.tool != "vegeta":
-            raise ExperimentError(
-                f"{path}: during: needs open loops of vegeta, which logs when each answer came; {name} is none"
-            )
-        if isinstance(workload, SearchWorkload):
-            raise ExperimentError(f"{path}: during: {name} searches for a rate, and each arm would have its own")
-        if workload.client == "localhost":
-            raise ExperimentError(f"{path}: during: {name} sends from the machine itself, which may stand still")
-        if isinstance(workload, SharedHostWorkload) and (workload.cold or workload.is_spread):
-            what = "reads each file once" if workload.cold else "spreads its load over several guests"
-            raise ExperimentError(f"{path}: during: {name} {what}, so it does not show what one guest's clients notice")
-
-
-def _check_explained(path: Path, experiment: Experiment, workloads: Mapping[str, Workload]) -> None:
-    """Raise ExperimentError for a load whose requests are not the same in each trial."""
-    for name, workload in workloads.items() if experiment.explain else ():
-        if isinstance(workload, SearchWorkload):
-            raise ExperimentError(f"{path}: explain: {name} searches for a rate; choose a workload that has one")
-
-
 def resolve(
     path: Path, experiment: Experiment, workloads: Mapping[str, Workload], site: Site, registry: Registry
 ) -> Resolved:
@@ -291,14 +222,14 @@ def resolve(
     used = _used(path, experiment, workloads, site, registry)
     registry.say_hidden(used)
     definitions = {name: read_server(name, registry.servers_folder()) for name in experiment.servers}
-    _check_kinds(path, definitions, {name: workloads[name] for name in experiment.workloads}, registry)
+    check_kinds(path, definitions, {name: workloads[name] for name in experiment.workloads}, registry)
     for tile in experiment.density.tiles if experiment.density else ():
         if tile.workload and tile.workload not in workloads:
             raise ExperimentError(f"{path}: density: the load tool of {tile.workload} is missing here; add it")
         if tile.workload:
             names = [tile.server] if tile.server else experiment.servers
             servers = {name: read_server(name, registry.servers_folder()) for name in names}
-            _check_kinds(path, servers, {tile.workload: workloads[tile.workload]}, registry)
+            check_kinds(path, servers, {tile.workload: workloads[tile.workload]}, registry)
     for name, definition in definitions.items() if experiment.first_answer else ():
         if definition.serves != "pages":
             raise ExperimentError(
@@ -314,7 +245,7 @@ def resolve(
     )  # fmt: skip
     without_source = [Skipped(server=server, why=why) for server, why in server_sources.skipped.items()]
     available = [definition for server, definition in definitions.items() if server not in server_sources.skipped]
-    return resolved.without([*without_source, *_unsupported_transports(available, workloads)])
+    return resolved.without([*without_source, *unsupported_transports(available, workloads)])
 
 
 def _used(
@@ -355,53 +286,9 @@ def _workloads(path: Path, experiment: Experiment, registry: Registry) -> dict[s
         workloads |= variants
     check_names(path, "users", "workload", list(experiment.users), list(workloads))
     for name, users in experiment.users.items():
-        _check_users(path, f"users.{name}", users, [workloads[name]])
+        check_users(path, f"users.{name}", users, [workloads[name]])
         workloads[name] = workloads[name].model_copy(update={"users": users})
     return workloads
-
-
-def _check_kinds(
-    path: Path, servers: Mapping[str, ServerDefinition], workloads: Mapping[str, Workload], registry: Registry
-) -> None:
-    """Raise ExperimentError unless mail goes to mail servers, page requests to the others, and bodies to servers that
-    read them.
-    """
-    for server, definition in servers.items():
-        serves = definition.serves
-        for name, workload in workloads.items():
-            requested = "mail" if isinstance(workload, MailWorkload) else "pages"
-            if requested != serves:
-                raise ExperimentError(
-                    f"{path}: servers: {server} serves {serves}, the workload {name} is for {requested}"
-                )
-            page = f"{workload.site}/{workload.page}"
-            if workload.method == "POST" and definition.uploads != page:
-                readers = [s.name for s in read_servers(registry.servers_folder()) if s.uploads == page]
-                raise ExperimentError(
-                    f"{path}: servers: {server} reads no bodies sent to {page}, as the workload {name} does; "
-                    f"allowed: {', '.join(readers) or 'none'}"
-                )
-
-
-def _unsupported_transports(servers: Sequence[ServerDefinition], workloads: Mapping[str, Workload]) -> list[Skipped]:
-    """The servers, or single scenarios of a server, to skip: it cannot serve a workload's transport or streams."""
-    skipped = []
-    for definition in servers:
-        reasons = {
-            name: why
-            for name, workload in workloads.items()
-            if (why := definition.why_unsupported(workload.transport, workload.most_streams))
-        }
-        skipped += skipped_parts(definition.name, reasons, workloads)
-    return skipped
-
-
-def skipped_parts(server: str, reasons: Mapping[str, str], workloads: Iterable[str]) -> list[Skipped]:
-    """Return the server to skip, if all workloads share one reason; else its workloads. `reasons`: workload → why."""
-    distinct_reasons = set(reasons.values())
-    if set(reasons) == set(workloads) and len(distinct_reasons) == 1:
-        return [Skipped(server=server, why=distinct_reasons.pop())]
-    return [Skipped(server=server, workload=name, why=why) for name, why in reasons.items()]
 
 
 def _at_scale(path: Path, data: Keys, scale: Scale | None) -> Keys:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from scipy.special import stdtrit
+import scipy  # loads its parts when they are used
 
 from vmtoll.model.capacity import CapacityEstimate
 from vmtoll.model.errors import CapacityError
@@ -93,7 +93,7 @@ def estimate(rates_rps: Sequence[float]) -> CapacityEstimate:
     mean, count = statistics.fmean(logs), len(logs)
     if count < 2:
         return CapacityEstimate(math.exp(mean), None, None, count)
-    half_width = float(stdtrit(count - 1, 0.975)) * statistics.stdev(logs) / math.sqrt(count)
+    half_width = float(scipy.special.stdtrit(count - 1, 0.975)) * statistics.stdev(logs) / math.sqrt(count)
     return CapacityEstimate(math.exp(mean), math.exp(mean - half_width), math.exp(mean + half_width), count)
 
 

@@ -1,19 +1,17 @@
 """Logs as they are found: packed, malformed, with secrets; and what the command says of what it cannot use."""
 
 import json
-import subprocess
-import sys
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.logs import BEGIN_S, Hit, day, make_workload, write
+from tests.support.program import vmtoll
 from vmtoll.access_log import Options, from_log
 from vmtoll.access_log.read import database, read
 from vmtoll.model.errors import LogError
-
-VMTOLL = Path(sys.executable).parent / "vmtoll"
 
 
 def outputs(folder: Path) -> dict[str, bytes]:
@@ -59,29 +57,25 @@ def test_nothing_of_the_texts_gets_out(tmp_path: Path, words: tuple[str, ...]) -
         "203.0.113.77 - - [injected",
     ]
     log = write(tmp_path / "injected-vhost-access.log", hits)
-    done = subprocess.run(
-        [VMTOLL, "workload", "from-log", log, "--output", tmp_path / "out", *words],
-        capture_output=True, check=False,
-    )  # fmt: skip
+    done = vmtoll("workload", "from-log", log, "--output", tmp_path / "out", *words)
     assert done.returncode == 0, done.stderr
     written = outputs(tmp_path / "out")
     assert len(written) == 4
     said = done.stdout + done.stderr
-    for name, content in {**written, "printed": said}.items():
+    for name, content in {**written, "printed": said.encode()}.items():
         for secret in SECRETS:
             assert secret.encode() not in content.lower(), f"{secret} in {name}"
     if words:
         assert json.loads(done.stdout) == json.loads(written["from-log.summary.json"])
     else:
-        assert b"304 lines" in said and b"304, of which 3 malformed (line 302, line 303, line 304)" in said.replace(
-            b"lines:        ", b"304 lines "
-        )
+        assert "304 lines" in said
+        assert "304, of which 3 malformed (line 302, line 303, line 304)" in said
 
 
 def test_what_duckdb_says_of_a_log_is_not_passed_on(tmp_path: Path) -> None:
     log = write(tmp_path / "cut.log.gz", [Hit(BEGIN_S + i, path=f"/injected{i * 7919}") for i in range(5_000)])
     log.write_bytes(log.read_bytes()[:-2_000])
-    with pytest.raises(LogError, match=r"the log cannot be read: .*Unexpected end of GZIP stream") as caught:
+    with pytest.raises(LogError, match=r"log cannot be .*GZIP stream") as caught:
         from_log([log], tmp_path / "out", Options(), lambda said: None)
     assert "injected" not in str(caught.value)
     assert not (tmp_path / "out").exists()
@@ -121,10 +115,9 @@ def test_malformed_lines_lower_the_share_and_warn_with_examples(tmp_path: Path, 
     """Of 100 lines one may be malformed."""
     lines: list[Hit | str] = [*(Hit(BEGIN_S + i) for i in range(100 - malformed)), *["GET /injected 200"] * malformed]
     log = write(tmp_path / "a.log", lines)
-    command: list[str | Path] = [VMTOLL, "workload", "from-log", log, "--output", tmp_path / "out"]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert f"stands for:   {100 - malformed}.0% of the lines" in printed
-    assert ("warning:      2.0% of the lines are malformed, " in printed) is warns
+    printed = vmtoll("workload", "from-log", log, "--output", tmp_path / "out").stdout
+    assert f"stands for:   {100 - malformed}.0% of" in printed
+    assert bool(re.search("warning: +2.0% of .*malformed, ", printed)) is warns
     assert ("have the shapes 'a /a 9', 'a /a 9'" in printed) is warns
 
 
@@ -177,7 +170,7 @@ def test_what_cannot_be_used_is_said(tmp_path: Path, content: list[Any], options
 def test_a_zst_that_is_cut_short_is_seen(tmp_path: Path) -> None:
     log = write(tmp_path / "a.log.zst", [Hit(BEGIN_S + i, path=f"/{i * 7919}") for i in range(50_000)])
     log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
-    with pytest.raises(LogError, match=r"a\.log\.zst: not a whole \.zst file; `zstd --test`"):
+    with pytest.raises(LogError, match=r"a\.log\.zst: .*`zstd --test`"):
         from_log([log], tmp_path / "out", Options(), lambda said: None)
 
 
@@ -186,15 +179,7 @@ def test_a_zst_that_is_cut_short_is_seen(tmp_path: Path) -> None:
 )
 def test_the_command_line_refuses_in_one_sentence(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
     (tmp_path / "empty.log").touch()
-    command: list[str | Path] = [
-        VMTOLL,
-        "workload",
-        "from-log",
-        *(word.format(tmp=tmp_path) for word in words),
-        "--output",
-        tmp_path / "o",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = vmtoll("workload", "from-log", *(word.format(tmp=tmp_path) for word in words), "--output", tmp_path / "o")
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr

@@ -119,7 +119,7 @@ def test_a_scheduled_load_can_be_cancelled(sut: AgentLine) -> None:
 
     threading.Thread(target=call_off, daemon=True).start()
     try:
-        with pytest.raises(AgentError, match="exec: called off before it began"):
+        with pytest.raises(AgentError, match="exec: called off"):
             waiting.wait(30)
     finally:
         over.set()
@@ -155,7 +155,7 @@ def test_a_server_is_started_checked_and_stopped(sut: AgentLine) -> None:
     assert after["processes"] == 2
     assert after["pss_kib"] > 100
     assert after["method"] == "cpu-clock"
-    with pytest.raises(AgentError, match=r"port \d+ is already in use before lighttz is started"):
+    with pytest.raises(AgentError, match=r"port \d+ .*in use.* lighttz "):
         sut.call("server_start", name="lighttz")
     sut.call("server_stop", name="lighttz")
     with pytest.raises(AgentError, match="does not answer"):
@@ -181,7 +181,7 @@ def test_a_server_that_never_listens_is_an_answer(sut: AgentLine) -> None:
     spec = Path(sut.host.root) / "etc/vmtoll/servers/lighttz.json"
     data = json.loads(spec.read_text())
     spec.write_text(json.dumps({**data, "command": ["sleep", "60"]}))
-    with pytest.raises(AgentError, match=r"lighttz does not listen on port \d+ within 0.2 s"):
+    with pytest.raises(AgentError, match=r"lighttz does not .*port \d+ .*0\.2 s"):
         sut.call("server_start", name="lighttz", limit_s=0.2)
     sut.call("server_stop", name="lighttz")
 
@@ -272,7 +272,7 @@ def test_waiting_ends_when_a_watched_machine_is_lost(sut: AgentLine, machines: I
 
 
 def test_no_answer_in_time_is_a_lost_machine(sut: AgentLine) -> None:
-    with pytest.raises(HostLostError, match=r"no answer to exec within 0\.2 s"):
+    with pytest.raises(HostLostError, match=r"answer to exec .*0\.2 s"):
         sut.call("exec", 0.2, argv=["sleep", "5"])
 
 
@@ -291,8 +291,10 @@ def test_every_machine_that_cannot_be_reached_is_named_with_the_way_out() -> Non
         lines = [AgentLine(Host(name, "client", closed)) for name in ("one", "two")]
         with pytest.raises(HostLostError) as lost:
             open_all(lines)
-    why = f"nothing listens on port {port} of 127.0.0.1: start sshd there, or correct ansible_port"
-    assert str(lost.value) == f"2 machines do not answer:\n  one: {why}\n  two: {why}"
+    counted, *whys = str(lost.value).splitlines()
+    assert counted.startswith("2 machines ")
+    assert [why.partition(":")[0].strip() for why in whys] == ["one", "two"]
+    assert all(f"port {port} of 127.0.0.1: start sshd" in why and "ansible_port" in why for why in whys)
     for line in lines:
         line.close()
 
@@ -316,7 +318,7 @@ def test_usage_of_a_domain_is_that_of_its_qemu(sut: AgentLine) -> None:
         # It may not have been on a CPU yet.
         while not sut.call("usage", domains=["toll"])["domains"]["toll"]["total_s"]:
             assert time.monotonic() < deadline
-        with pytest.raises(AgentError, match="no QEMU process of the domain toll-two"):
+        with pytest.raises(AgentError, match=r"QEMU process .*toll-two"):
             sut.call("usage", domains=["toll-two"])
     finally:
         process.kill()
@@ -415,14 +417,12 @@ def test_ssh_uses_the_settings_of_the_inventory() -> None:
 
 
 def test_inventories_that_lack_something_are_refused(tmp_path: Path, inventory: Path) -> None:
-    with pytest.raises(
-        InventoryError, match=r"0 hosts have vmtoll_environment 'kvm-default'.*there are: metal, metal-two"
-    ):
+    with pytest.raises(InventoryError, match=r"0 hosts .*vmtoll_environment 'kvm-default'.*: metal, metal-two"):
         load_inventory(inventory, ["metal", "kvm-default"])
     with pytest.raises(InventoryError, match="no such inventory"):
         load_inventory(tmp_path / "none.yml", ["metal"])
     (tmp_path / "run.json").touch()
-    with pytest.raises(InventoryError, match="the folder of a run, not an inventory"):
+    with pytest.raises(InventoryError, match="folder of a run"):
         load_inventory(tmp_path, ["metal"])
     with pytest.raises(InventoryError, match="`clients` is empty"):
         from_data({}, ["metal"])
@@ -432,7 +432,7 @@ def test_inventories_that_lack_something_are_refused(tmp_path: Path, inventory: 
         "clients": {"hosts": ["c"]},
         "kvm_guests": {"hosts": ["g"]},
     }
-    with pytest.raises(InventoryError, match="'box' of a guest or container is not in the group `kvm_hosts`"):
+    with pytest.raises(InventoryError, match=r"'box' .*`kvm_hosts`"):
         from_data(data, ["kvm-default"])
 
 

@@ -69,6 +69,6 @@ def test_the_threads_of_a_guest_are_found_and_the_kernel_is_asked(agent: AgentLi
 
 
 def test_exits_that_are_not_traced_cannot_be_read(agent: AgentLine) -> None:
-    with pytest.raises(AgentError, match="exits are not traced"):
+    with pytest.raises(AgentError, match="not traced"):
         agent.call("exits")
     agent.call("exits_stop")

@@ -69,7 +69,7 @@ def test_an_experiment_of_nothing_else_is_refused(
     project: Registry, inventory: Path, named: Path, rewrite: Rewrite
 ) -> None:
     only = load(rewrite(servers=["absent"], environments=["metal"], blocks=1, noise_floor=None), project)
-    with pytest.raises(ExperimentError, match=r"servers: none is left to measure: absent: not in Debian 13$"):
+    with pytest.raises(ExperimentError, match=r"servers: .*: absent: not in Debian 13$"):
         requirements.without_unshipped(only, load_inventory(inventory, ["metal"]), lambda _: "Debian 13")
 
 

@@ -161,7 +161,7 @@ def test_without_its_archive_it_is_skipped_with_a_sentence(
 
 
 def test_an_experiment_of_skipped_servers_only_is_refused(project: Registry, named: Path, rewrite: Rewrite) -> None:
-    with pytest.raises(ExperimentError, match=r"none is left to measure: tiny: source not available: tiny-httpd 0.1"):
+    with pytest.raises(ExperimentError, match=r"servers: .*: tiny: source .*: tiny-httpd 0.1"):
         plan(rewrite(servers=["tiny"], noise_floor=None), project)
 
 
@@ -185,18 +185,18 @@ def test_only_the_archive_that_the_user_named_is_built(archive: dict[str, str], 
     assert member("etc/vmtoll/servers/tiny.json", {}) == b"", "nor provisioned"
     with pytest.raises(UserError, match=r"sources.yml: tiny.path: no file /nowhere"):
         member(program, {"tiny": {**archive, "path": "/nowhere"}})
-    with pytest.raises(UserError, match=r"sources.yml: tiny.sha256: .* it is another archive"):
+    with pytest.raises(UserError, match=r"sources.yml: tiny.sha256: .*another archive"):
         member(program, {"tiny": {**archive, "sha256": "0" * 64}})
     first = member(program, {"tiny": archive})
     assert first.startswith(b"\x7fELF")
-    with pytest.raises(UserError, match=r"`sh -ec exit 3` failed \(exit code 3\)"):
+    with pytest.raises(UserError, match=r"`sh -ec exit 3` .*\(exit code 3\)"):
         member(program, {"tiny": archive}, make="exit 3")
-    with pytest.raises(UserError, match=r"source.makes: the build made no other"):
+    with pytest.raises(UserError, match=r"source.makes: .* no other"):
         member(program, {"tiny": archive}, makes="other")
 
 
 def test_a_file_that_is_no_archive_is_refused(archive: dict[str, str], member: Build) -> None:
     Path(archive["path"]).write_bytes(b"<html>not found</html>")
     digest = hashlib.sha256(b"<html>not found</html>").hexdigest()
-    with pytest.raises(UserError, match=r"sources.yml: tiny.path: `tar -xf .*failed \(exit code 2\)"):
+    with pytest.raises(UserError, match=r"sources.yml: tiny.path: `tar -xf .*\(exit code 2\)"):
         member("any", {"tiny": {**archive, "sha256": digest}})

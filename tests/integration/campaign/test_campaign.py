@@ -1,6 +1,8 @@
 """Campaigns: test beds of an inventory, real runs on this machine in parallel, one of which fails."""
 
+import errno
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -102,7 +104,7 @@ def test_testbeds_are_the_child_groups_and_the_limit_chooses_among_their_machine
     (part,) = read_testbeds(inventory, "all,!client2")
     assert (part.name, part.limit) == ("cell_a", "cell_a")
     assert [bed.limit for bed in read_testbeds(inventory, "cell_b")] == ["cell_b"]
-    with pytest.raises(UserError, match="no test bed with a client matches --limit metal1"):
+    with pytest.raises(UserError, match=r"client .*--limit metal1"):
         read_testbeds(inventory, "metal1")
 
 
@@ -116,7 +118,7 @@ def test_an_inventory_without_the_group_is_one_test_bed(inventory: Path) -> None
 
 def test_a_machine_in_two_testbeds_is_refused(tmp_path: Path) -> None:
     inventory = write_inventory(tmp_path / "i.yml", {"one": {"client1": {}}, "two": {"client1": {}, "client2": {}}})
-    with pytest.raises(UserError, match="client1 is in the test beds one and two, which measure at the same time"):
+    with pytest.raises(UserError, match=r"client1 .*one and two, "):
         read_testbeds(inventory)
 
 
@@ -129,8 +131,8 @@ def test_a_dry_run_lists_runs_by_test_bed_and_starts_nothing(tmp_path: Path) -> 
     words = ["campaign", "run", "demo", "--inventory", str(inventory), "--output", str(tmp_path / "c"), "--dry-run"]
     said = CliRunner().invoke(app, words).stdout
     assert "cell_a" in said and "client2, metal2" in said
-    assert "no machine is kvm-default" in said
-    assert "test beds: 2, 2 in parallel; runs: 2; about" in said
+    assert "machine is kvm-default" in said
+    assert "test beds: 2, 2 " in said and "; runs: 2; " in said
     schedule = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert schedule["testbeds"][1] == {"name": "cell_b", "hosts": ["client2", "metal2"]}
     first = schedule["runs"][0]
@@ -236,11 +238,11 @@ def test_an_experiment_that_changed_or_another_process_is_refused(
     asked = campaign_of(small, path, folder)
     assert asked.measure() == 0
     assert asked.measure() == 0, "twice is harmless"
-    with asked.locked(), pytest.raises(UserError, match="another process is running this campaign"):
+    with asked.locked(), pytest.raises(UserError, match=r"another process .*this campaign"):
         campaign_of(small, path, folder).measure()
     file = small.experiment_file("tiny")
     file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"duration_s": 0.2}))
-    with pytest.raises(UserError, match="experiment tiny has changed since the campaign began"):
+    with pytest.raises(UserError, match="experiment tiny has changed"):
         campaign_of(small, path, folder).measure()
 
 
@@ -271,7 +273,7 @@ def test_no_more_testbeds_than_forks_run_in_parallel(tmp_path: Path) -> None:
 def test_a_command_that_cannot_be_started_ends_with_the_reason(tmp_path: Path) -> None:
     commands = {("a", "x"): LoggedCommand([str(tmp_path / "absent")], tmp_path / "a.log")}
     assert list(fan_out(commands)) == [("a", "x")]
-    assert "No such file or directory" in last_line(tmp_path / "a.log")
+    assert os.strerror(errno.ENOENT) in last_line(tmp_path / "a.log")
 
 
 def test_an_interrupted_campaign_interrupts_its_runs_and_starts_no_other(tmp_path: Path) -> None:

@@ -231,12 +231,12 @@ def test_a_run_is_written_where_a_compaction_just_removed_the_empty_folder(
 
 
 def test_what_cannot_be_merged_is_reported(dataset: Path, figures: bytes) -> None:
-    with pytest.raises(LoadError, match="data: no campaign autumn here; choose another --campaign"):
+    with pytest.raises(LoadError, match=r"data: .*campaign autumn .*--campaign"):
         compact(dataset, "autumn", MEMORY_MB)
     file = next((dataset / "effects").rglob("run-00003-2.parquet"))
     content = file.read_bytes()
     file.unlink()
-    with pytest.raises(LoadError, match=r"trials/.*/run-00003-2\.parquet has no table effects; write that run again"):
+    with pytest.raises(LoadError, match=r"trials/.*/run-00003-2\.parquet .*table effects; "):
         merged(dataset)
     file.write_bytes(content)
     assert figures_of(dataset) == figures
@@ -245,7 +245,7 @@ def test_what_cannot_be_merged_is_reported(dataset: Path, figures: bytes) -> Non
 def test_one_compaction_at_a_time(dataset: Path) -> None:
     with (dataset / f".{CAMPAIGN}.lock").open("a") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
-        with pytest.raises(UserError, match=f"another process is compacting campaign {CAMPAIGN}; wait for it"):
+        with pytest.raises(UserError, match=f"another process .*{CAMPAIGN}; wait"):
             merged(dataset)
     assert merged(dataset).runs == BEDS * RUNS
 

@@ -18,6 +18,7 @@ from tests.integration.campaign.test_campaign import RUN_IN_PROJECT, Hosts, writ
 from tests.integration.campaign.test_campaign import small as small  # noqa: PLC0414
 from tests.integration.campaign.test_campaign import two_testbeds as two_testbeds  # noqa: PLC0414
 from tests.support.measured import plan
+from tests.support.program import vmtoll
 from tests.support.slurm import MISSING, cluster
 from vmtoll.campaign import slurm
 from vmtoll.campaign.campaign import Campaign, bed_states
@@ -84,26 +85,19 @@ def test_a_job_that_is_started_again_finds_its_run_done(
     assert states == {"cell_a": {"state": "done"}, "cell_b": {"state": "pending"}}
 
 
-def command(*words: object) -> "subprocess.CompletedProcess[str]":
-    program = "from vmtoll.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", program, *map(str, words)], capture_output=True, text=True, check=False
-    )  # fmt: skip
-
-
 def test_what_cannot_be_measured_is_one_sentence(tmp_path: Path) -> None:
     path = write_inventory(
         tmp_path / "beds.yml",
         {"rack1": {"client1": {}, "metal1": {"vmtoll_environment": "metal"}}, "rack2": {"client2": {}}},
     )
-    said = command("campaign", "run", "demo", "-i", path, "--bed", "rack3", "--output", tmp_path / "spring")
+    said = vmtoll("campaign", "run", "demo", "-i", path, "--bed", "rack3", "--output", tmp_path / "spring")
     assert said.returncode == 2
-    assert "unknown test bed 'rack3' (did you mean 'rack2'?); allowed: rack1, rack2" in said.stderr
-    said = command("campaign", "demo", "tails", "-i", path)
+    assert "test bed 'rack3' (did you mean 'rack2'?); allowed: rack1, rack2" in said.stderr
+    said = vmtoll("campaign", "demo", "tails", "-i", path)
     assert (said.returncode, said.stderr.partition(":")[0]) == (2, "vmtoll")
-    assert f"say `vmtoll campaign run demo tails -i {path}`" in said.stderr
+    assert f"`vmtoll campaign run demo tails -i {path}`" in said.stderr
     (tmp_path / "spring").mkdir()
-    said = command("campaign", "status", tmp_path / "spring")
+    said = vmtoll("campaign", "status", tmp_path / "spring")
     assert said.returncode == 2
     assert "no `vmtoll campaign submit`" in said.stderr
     (tmp_path / "spring" / slurm.SUBMITTED).write_text("[{}]")

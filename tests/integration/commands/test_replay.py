@@ -95,12 +95,12 @@ def test_a_claim_about_what_is_not_here_is_left_out(published: Manifest, project
 def test_what_cannot_be_run_is_one_sentence(
     published: Manifest, project: Registry, inventory: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match=r"of its servers \(thttpd\) these are available: none"):
+    with pytest.raises(UserError, match=r"servers \(thttpd\) .*: none"):
         measure_again(changed(published, servers=["thttpd"]), inventory, tmp_path / "again", registry=project)
-    with pytest.raises(UserError, match="is not a name of an experiment"):
+    with pytest.raises(UserError, match="not a name of"):
         measure_again(changed(published, name="../../etc/passwd"), inventory, tmp_path / "again", registry=project)
     site = yaml.safe_load(project.site_file("tiny").read_text())
     project.site_file("tiny").write_text(yaml.safe_dump(site | {"seed": 2}))
-    with pytest.raises(UserError, match=r"tiny\.yml differs from the published site"):
+    with pytest.raises(UserError, match=r"tiny\.yml differs .*published site"):
         measure_again(published, inventory, tmp_path / "again", registry=project)
     assert not (tmp_path / "again").exists()

@@ -6,22 +6,17 @@ import pty
 import re
 import shutil
 import subprocess
-import sys
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from tests.support.committed_run import DEMO
+from tests.support.program import VMTOLL, started, vmtoll
 from tests.support.synthetic_run import Truth, make_run
 from vmtoll.publish.bundle import publish
 
-VMTOLL = Path(sys.executable).parent / "vmtoll"
 ESCAPE = "\x1b"
-
-
-def vmtoll(*words: str | Path, **environment: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([VMTOLL, *words], capture_output=True, text=True, check=False, env=os.environ | environment)
 
 
 def on_terminal(*words: str | Path, **environment: str) -> str:
@@ -67,7 +62,7 @@ def test_on_a_terminal_it_is_the_same_in_colour() -> None:
 
 @pytest.mark.long
 def test_a_terminal_that_has_only_ascii_gets_an_aligned_table() -> None:
-    plain, full = vmtoll("show", DEMO, PYTHONIOENCODING="ascii").stdout, vmtoll("show", DEMO).stdout
+    plain, full = started("show", DEMO, PYTHONIOENCODING="ascii").stdout, vmtoll("show", DEMO).stdout
     assert plain.isascii()
     assert "\\u" not in plain
     assert [len(line) for line in plain.splitlines()] == [len(line) for line in full.splitlines()]

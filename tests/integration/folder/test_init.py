@@ -7,7 +7,6 @@ import pty
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,17 +14,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support import program
 from tests.support.machines import free_port
+from tests.support.program import VMTOLL
 
-VMTOLL = Path(sys.executable).parent / "vmtoll"
 LIBVIRT = "test:///default"  # libvirt's own driver for tests: one guest called test, with an address
 
 
 def vmtoll(*words: str | Path, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
-    state = {"VMTOLL_STATE": str(cwd / "state")}
-    return subprocess.run(
-        [VMTOLL, *words], capture_output=True, text=True, check=False, cwd=cwd, env=os.environ | state | environment
-    )
+    return program.vmtoll(*words, cwd=cwd, **({"VMTOLL_STATE": str(cwd / "state")} | environment))
 
 
 def hosts(folder: Path) -> dict[str, dict[str, dict[str, object]]]:

@@ -111,7 +111,7 @@ def test_each_tuning_step_adds_one_toggle() -> None:
 def test_a_virtual_function_is_handed_over_by_its_address() -> None:
     address = attributes(domain("kvm-sriov"), "devices/interface/source/address")
     assert address == {"type": "pci", "domain": "0x0000", "bus": "0x3b", "slot": "0x02", "function": "0x1"}
-    with pytest.raises(UserError, match="one: the profile kvm-sriov does not fit it"):
+    with pytest.raises(UserError, match=r"one: .* kvm-sriov "):
         domain("kvm-sriov", vf="")
 
 

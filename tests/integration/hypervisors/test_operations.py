@@ -147,7 +147,7 @@ def test_other_guests_take_commands_alone() -> None:
     guest = QemuGuest(
         Host("guest1", "kvm_guest", {"vmtoll_qmp_socket": "/run/q.sock"}), Line(Host("big1", "kvm_host", {}))
     )
-    with pytest.raises(AgentError, match="vmtoll does `backup` on guests of libvirt alone"):
+    with pytest.raises(AgentError, match=r"`backup` .*libvirt alone"):
         script(Operation(of="a", do="backup", at_s=1), guest)
     own = script(Operation(of="a", do="command", at_s=1, command="sync", revert="true"), guest)
     assert own == Script("sync", "true")

@@ -1,6 +1,8 @@
 """A guest of plain QEMU: a real, emulated QEMU process, on this machine and over a real sshd."""
 
+import errno
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -92,7 +94,7 @@ def test_it_is_paused_goes_on_and_is_switched_off(guest: QemuGuest) -> None:
     guest.shut_down()
     guest.power_off()
     wait_until(guest.is_off, 60, "QEMU does not end")
-    with pytest.raises(AgentError, match="no QEMU process listens on"):
+    with pytest.raises(AgentError, match="no QEMU process"):
         guest.process()
 
 
@@ -122,12 +124,12 @@ def test_a_socket_that_another_client_holds_is_one_sentence(guest: QemuGuest, mo
     with socket.socket(socket.AF_UNIX) as other:
         other.connect(guest.socket)
         other.makefile().readline()
-        with pytest.raises(AgentError, match="it serves one client"):
+        with pytest.raises(AgentError, match="serves one client"):
             status(guest)
 
 
 def test_a_socket_that_is_not_there_is_one_sentence(line: AgentLine) -> None:
-    with pytest.raises(AgentError, match=r"^big: QMP at /nowhere: No such file or directory$"):
+    with pytest.raises(AgentError, match=rf"^big: QMP at /nowhere: {os.strerror(errno.ENOENT)}$"):
         qmp.ask_one(line.host, "/nowhere", "query-status")
 
 

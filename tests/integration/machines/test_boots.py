@@ -80,7 +80,7 @@ def test_a_machine_that_does_not_boot_ends_the_run(
 ) -> None:
     monkeypatch.setattr("vmtoll.machines.boots.DOWN_S", 0.5)
     experiment = rewrite(blocks=2, boots=2, noise_floor=None)
-    with pytest.raises(VmtollError, match=r"metal: did not shut down within 0\.5 s"):
+    with pytest.raises(VmtollError, match=r"metal: .*shut down .*0\.5 s"):
         run(experiment, bootable([["true"]]), tmp_path / "r", registry=project)
     with pytest.raises(VmtollError, match=r"metal: false: "):
         run(experiment, bootable([["false"]]), tmp_path / "other", registry=project)
@@ -89,14 +89,12 @@ def test_a_machine_that_does_not_boot_ends_the_run(
 def test_the_machine_that_runs_vmtoll_is_not_booted(
     project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite
 ) -> None:
-    with pytest.raises(
-        InventoryError, match="metal: `boots` would boot the machine that vmtoll runs on; set vmtoll_reboot"
-    ):
+    with pytest.raises(InventoryError, match=r"metal: `boots` .*vmtoll runs on; .*vmtoll_reboot"):
         run(rewrite(boots=2), inventory, tmp_path / "r", registry=project)
     tree = yaml.safe_load(inventory.read_text())
     far = {"ansible_connection": "ssh", "vmtoll_tuning": {"governor": "performance"}}
     for name in ("metal", "metal-two"):
         tree["all"]["children"]["metal_hosts"]["hosts"][name] |= far
     inventory.write_text(yaml.safe_dump(tree))
-    with pytest.raises(InventoryError, match=r"metal: what `vmtoll tune` sets \(vmtoll_tuning\) is gone after a boot"):
+    with pytest.raises(InventoryError, match=r"metal: .*`vmtoll tune` .*\(vmtoll_tuning\) "):
         run(rewrite(boots=2), inventory, tmp_path / "r", registry=project)

@@ -81,5 +81,5 @@ def test_a_run_with_a_guest_that_does_not_run_begins_not(
     tree = yaml.safe_load(guests.read_text())
     tree["all"]["children"]["kvm_guests"]["hosts"]["guest-1"]["vmtoll_qmp_socket"] = "/nowhere.qmp"
     guests.write_text(yaml.safe_dump(tree))
-    with pytest.raises(InventoryError, match=r"guest-1: .*no QEMU process listens on /nowhere\.qmp"):
+    with pytest.raises(InventoryError, match=r"guest-1: .*QEMU process .*/nowhere\.qmp"):
         run(rewrite(blocks=1, noise_floor=None), guests, tmp_path / "r", registry=project)

@@ -156,9 +156,8 @@ def test_a_wrong_image_is_one_sentence_and_no_file(site: Site, tmp_path: Path) -
     disk.write_bytes(b"changed")
     done = site.fetch(folder)
     assert done.returncode == 1
-    assert done.stderr == (
-        f"{site.url()}/guest.qcow2: its SHA-256 is {digest_of(disk)}, not {is_right}; is it of another image?\n"
-    )
+    assert done.stderr.startswith(f"{site.url()}/guest.qcow2: its SHA-256 is {digest_of(disk)}, not {is_right}; ")
+    assert done.stderr.count("\n") == 1
     assert not (folder / "guest.qcow2").exists()
     done = site.fetch(folder, "vmlinuz-linux-image-amd64")
     assert f"{site.url()}/SHA256SUMS: it has no vmlinuz-linux-image-amd64" in done.stderr
@@ -188,7 +187,7 @@ def test_the_role_fetches_it_once(site: Site, tmp_path: Path) -> None:
     fetched = tmp_path / "host" / site.digest[:16] / "guest.qcow2"
     assert digest_of(fetched) == digest_of(site.folder / "image/guest.qcow2")
     wrong = json.dumps(variables | {"kvm_guest_image_sha256": "0" * 64})
-    with pytest.raises(UserError, match=r"Fetch the image: http://\S+/SHA256SUMS: its SHA-256 is"):
+    with pytest.raises(UserError, match=r"Fetch the image: http://\S+/SHA256SUMS: .*SHA-256 "):
         play(str(tmp_path / "play.yml"), "-e", wrong, quiet=True)
 
 

@@ -1,17 +1,16 @@
 """The checks before a run, on machines that are this one: real agents, real iperf3, faults injected."""
 
 import json
-import os
 import re
 import shutil
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.support.program import vmtoll
 from tests.support.this_machine import free_port, local_lab, opened_lab
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.errors import HostLostError
@@ -19,8 +18,6 @@ from vmtoll.preflight import checks, results
 from vmtoll.preflight.checks import clock, free, guests, kvm, link, network, system
 from vmtoll.preflight.lab import PROBES, Lab
 from vmtoll.preflight.result import CheckResult
-
-VMTOLL = Path(sys.executable).parent / "vmtoll"
 
 
 def by_machine(found: list[CheckResult]) -> dict[str, CheckResult]:
@@ -36,7 +33,7 @@ def test_preflight_reports_unreachable_machines_and_checks_the_others(tmp_path: 
         said = by_machine(found)
         assert list(lab.lines) == ["metal"]
     assert said["metal"].level == "ok"
-    assert f"nothing listens on port {closed} of 127.0.0.1" in said["gone"].found
+    assert f"port {closed} of 127.0.0.1" in said["gone"].found
     assert "/nonexistent/python3 does not run" in said["client"].found
     assert "ansible_python_interpreter" in said["client"].advice
 
@@ -65,7 +62,7 @@ def test_a_machine_that_is_measured_is_left_alone(tmp_path: Path) -> None:
             for line in lines:
                 line.close()
         assert (said["client"].level, said["client"].found) == ("fail", "in use by run 7")
-        assert "is taken (Address already in use)" in said["metal"].found
+        assert "Address already in use" in said["metal"].found
         assert lab.in_use == {"client", "metal"}
         assert list(link.check(lab)) == []
 
@@ -95,12 +92,13 @@ def test_one_machine_is_on_one_segment_with_itself_and_its_link_is_measured(tmp_
         (segment,) = network.check(lab)
         (speed,) = link.check(lab)
     assert (segment.level, segment.machine) == ("ok", "client–metal")
-    assert "one network segment (lo, lo)" in segment.found
+    assert "segment (lo, lo)" in segment.found
     assert speed.level == "ok"
     there, back = (int(word) for word in speed.found.replace(" Mbit/s there,", "").split()[:2])
     assert there > 0
     assert back > 0
-    assert said == ["preflight: load between client and metal, twice 2 s"]
+    (loaded,) = said
+    assert "client and metal, twice 2 s" in loaded
 
 
 def test_a_route_over_a_router_and_a_missing_route_are_distinguished(tmp_path: Path) -> None:
@@ -171,7 +169,7 @@ def test_a_check_is_a_file_and_one_that_breaks_is_a_finding(tmp_path: Path, monk
     (tmp_path / "first_new.py").write_text(text.format(1, broken))
     monkeypatch.setattr(checks, "__path__", [str(tmp_path)])
     (first, broke), (second, well) = results(Lab(Path("lab.yml"), {}))
-    assert (first, broke.level, broke.found) == ("first_new", "fail", "the check broke off: no such thing")
+    assert (first, broke.level, broke.found.partition(": ")[2]) == ("first_new", "fail", "no such thing")
     assert (second, well) == ("second_new", CheckResult("metal", "ok", "all is well"))
 
 
@@ -181,8 +179,8 @@ def test_a_machine_lost_during_the_checks_is_a_finding(tmp_path: Path) -> None:
         said = by_machine(list(system.check(lab)))
         with pytest.raises(HostLostError):
             lab.probe(lab.hosts[1], "system")
-    assert "the check broke off: metal: pulled" in said["metal"].found
-    assert "the check broke off" not in said["client"].found
+    assert said["metal"].found.endswith("broke off: metal: pulled")
+    assert "broke off" not in said["client"].found
 
 
 def test_the_verb_prints_every_finding_and_its_exit_code_is_the_verdict(tmp_path: Path) -> None:
@@ -191,8 +189,7 @@ def test_the_verb_prints_every_finding_and_its_exit_code_is_the_verdict(tmp_path
     variables = tree["_meta"]["hostvars"]
     variables["metal"]["vmtoll_enviroment"] = "metal"
     path.write_text(yaml.safe_dump({"all": {"children": {g: {"hosts": {h: variables[h]}} for g, h in groups.items()}}}))
-    argv: list[str | Path] = [VMTOLL, "preflight", "-i", path]
-    told = subprocess.run([*argv, "--json"], capture_output=True, text=True, check=False, env=os.environ)
+    told = vmtoll("preflight", "-i", path, "--json")
     assert told.returncode == 1, told.stderr
     report = json.loads(told.stdout)
     assert report["fit"] is False

@@ -266,8 +266,8 @@ def test_the_readme_has_question_method_and_emulation(bundle: Path) -> None:
     run = json.loads((bundle / "run.json").read_text(encoding="utf-8"))
     assert run["experiment"]["question"] in text
     assert sentence(analyse(load_run(bundle))) in text
-    assert "In each of 8 blocks" in text
-    assert "Emulation (TCG), not KVM" in text
+    assert "each of 8 blocks" in text
+    assert "Emulation (TCG), not " in text
     for file in bundle.iterdir():
         assert f"]({file.name})" in text or file.name in ("README.md", "LICENSE")
 
@@ -301,15 +301,15 @@ def test_only_a_bundle_is_replaced(synthetic: Path, copy: Path, tmp_path: Path) 
     publish(run_dir, copy)
     assert (copy / "SHA256SUMS").read_bytes() == before
     (copy / "my notes.txt").write_text("mine")
-    with pytest.raises(LoadError, match=r"my notes\.txt: not a file of this bundle.*choose another --output, or"):
+    with pytest.raises(LoadError, match=r"my notes\.txt: .*--output, or"):
         publish(run_dir, copy)
     assert (copy / "my notes.txt").read_text() == "mine"
-    with pytest.raises(LoadError, match="a bundle already; give a run"):
+    with pytest.raises(LoadError, match="bundle already; "):
         publish(copy, tmp_path / "again")
-    with pytest.raises(LoadError, match="exists and is not a bundle; choose another --output"):
+    with pytest.raises(LoadError, match=r"not a bundle; .*--output"):
         publish(run_dir, run_dir)
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(LoadError, match="exists and is not a bundle; choose another --output"):
+    with pytest.raises(LoadError, match=r"not a bundle; .*--output"):
         publish(run_dir, tmp_path / "file")
     (tmp_path / "empty").mkdir()
     verify(publish(run_dir, tmp_path / "empty"))
@@ -325,7 +325,7 @@ def test_an_undescribed_column_is_not_published(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path, Truth(blocks=1))
     (run_dir / "samples").mkdir()
     (run_dir / "samples" / "b001-o001-a1.csv").write_text("time_s,host,role,mood_pct\n1.0,client,client,3\n")
-    with pytest.raises(LoadError, match=r"b001-o001-a1\.csv: column mood_pct is not in results/schema/samples\.json"):
+    with pytest.raises(LoadError, match=r"b001-o001-a1\.csv: column mood_pct .*results/schema/samples\.json"):
         publish(run_dir, tmp_path / "bundle")
 
 

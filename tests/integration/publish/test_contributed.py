@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.committed_run import DEMO
+from tests.support.program import vmtoll
 from tests.support.synthetic_run import Truth, make_run
 from vmtoll.model.errors import LoadError
 from vmtoll.publish.bundle import publish
@@ -55,14 +54,10 @@ def test_bundles_that_vmtoll_publishes_are_admitted(bundle: Path, tmp_path: Path
 
 def test_a_changed_file_is_refused(bundle: Path) -> None:
     edit(bundle, "hosts.json", lambda hosts: hosts["metal"].update(kernel="7.0"))
-    with pytest.raises(
-        LoadError, match=r"hosts\.json: changed since it was published; its checksum is not that of SHA"
-    ):
+    with pytest.raises(LoadError, match=r"hosts\.json: changed .*SHA256SUMS"):
         check(bundle)
     seal(bundle)
-    with pytest.raises(
-        LoadError, match=r"hosts\.json: changed since it was published; datapackage\.json has another hash"
-    ):
+    with pytest.raises(LoadError, match=r"hosts\.json: changed .*datapackage\.json"):
         check(bundle)
 
 
@@ -102,14 +97,14 @@ def test_machine_names_are_refused_even_with_a_correct_seal(
 ) -> None:
     edit(bundle, file, change)
     forge(bundle)
-    with pytest.raises(LoadError, match=f"{file}: {text.replace('?', '[?]')}.*; publish the run again"):
+    with pytest.raises(LoadError, match=f"{file}: {text.replace('?', '[?]')}.*; publish "):
         check(bundle)
 
 
 def test_private_names_are_refused(bundle: Path) -> None:
     (bundle / "private.json").write_text("{}")
     forge(bundle)
-    with pytest.raises(LoadError, match=r"private\.json: names machines; publish the run again"):
+    with pytest.raises(LoadError, match=r"private\.json: names machines; publish"):
         check(bundle)
 
 
@@ -118,7 +113,7 @@ def test_a_missing_file_is_refused(bundle: Path, name: str) -> None:
     (bundle / name).unlink()
     if name != "SHA256SUMS":
         forge(bundle)
-    with pytest.raises(LoadError, match=f"{name}.*(missing, so the bundle is incomplete|give a folder that)"):
+    with pytest.raises(LoadError, match=f"{name}.*(: missing, |; give a folder )"):
         check(bundle)
 
 
@@ -126,19 +121,19 @@ def test_a_run_that_is_not_whole_is_refused(bundle: Path) -> None:
     text = (bundle / "trials.jsonl").read_text().splitlines(keepends=True)
     (bundle / "trials.jsonl").write_text("".join(text[:-1]))
     forge(bundle)
-    with pytest.raises(LoadError, match=r"trials\.jsonl: 5 of 6 trials; publish the whole run"):
+    with pytest.raises(LoadError, match=r"trials\.jsonl: 5 of 6 trials; "):
         check(bundle)
     (bundle / "trials.jsonl").write_text("".join(text))
     edit(bundle, "run.json", lambda run: run.update(status="running"))
     forge(bundle)
-    with pytest.raises(LoadError, match=r"run\.json: status is running; finish the run"):
+    with pytest.raises(LoadError, match=r"run\.json: status is running; "):
         check(bundle)
 
 
 def test_another_licence_than_an_open_one_is_refused(bundle: Path) -> None:
     edit(bundle, "datapackage.json", lambda package: package.update(licenses=[{"name": "proprietary"}]))
     seal(bundle)
-    with pytest.raises(LoadError, match=r"datapackage\.json: licenses: \['proprietary'\] is not an open licence"):
+    with pytest.raises(LoadError, match=r"datapackage\.json: licenses: \['proprietary'\] "):
         check(bundle)
 
 
@@ -147,15 +142,14 @@ def test_the_same_run_and_the_same_name_count_once(bundle: Path, tmp_path: Path)
     admitted, refused = admit([bundle, again])
     assert [item.name for item in admitted] == ["contributed/theirs"]
     assert len(refused) == 1
-    assert f"is {bundle} already; remove either" in refused[0]
+    assert f"is {bundle} already; " in refused[0]
     run_id = admitted[0].run.manifest.run_id
-    assert admit([bundle], [run_id]) == ([], [f"{bundle}: run {run_id} is a run of this folder already; remove either"])
+    admitted, (why,) = admit([bundle], [run_id])
+    assert (admitted, why.startswith(f"{bundle}: run {run_id} ")) == ([], True)
 
 
 def test_a_folder_without_a_bundle_is_one_error(tmp_path: Path) -> None:
-    with pytest.raises(
-        LoadError, match=r"no bundle \(a folder with SHA256SUMS\); name the folder that `vmtoll publish` wrote"
-    ):
+    with pytest.raises(LoadError, match=r"no bundle .*SHA256SUMS.*`vmtoll publish`"):
         bundles(tmp_path, [tmp_path])
 
 
@@ -163,14 +157,11 @@ def test_the_site_shows_what_is_admitted_and_names_what_is_refused(bundle: Path,
     results = tmp_path / "results"
     shutil.copytree(bundle, results / "contributed" / "good")
     (bundle / "report.html").write_text("<script>theirs</script>")
-    program = "from vmtoll.cli import main; main()"
-    argv = [sys.executable, "-c", program, "site", "--results", str(results), "--output", str(tmp_path / "site")]
-    done = subprocess.run([*argv, "--from", str(bundle)], capture_output=True, text=True, check=False)
+    done = vmtoll("site", "--results", results, "--output", tmp_path / "site", "--from", bundle)
     assert done.returncode == 1
-    assert done.stderr == (
-        f"vmtoll: refused: {bundle / 'report.html'}: not a file of this bundle; SHA256SUMS does not name it\n"
-    )
-    assert subprocess.run(argv, capture_output=True, check=False).returncode == 0
+    assert done.stderr.startswith(f"vmtoll: refused: {bundle / 'report.html'}: ") and "SHA256SUMS" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert vmtoll("site", "--results", results, "--output", tmp_path / "site").returncode == 0
     files = {str(file.relative_to(tmp_path / "site")) for file in (tmp_path / "site").rglob("*") if file.is_file()}
     assert files == {"index.html", "runs/contributed/good/disclosure.html"}
     assert '"id":"contributed/good"' in (tmp_path / "site" / "index.html").read_text()

@@ -130,7 +130,7 @@ def test_only_a_site_is_replaced(tmp_path: Path) -> None:
     add_run(results, Truth(blocks=1), "web", "20260101T000000Z-aaaa")
     precious.mkdir()
     (precious / "index.html").write_text("my own page")
-    with pytest.raises(LoadError, match="www: exists and is no results explorer"):
+    with pytest.raises(LoadError, match=r"www: .*results explorer"):
         write_site(results, precious)
     assert (precious / "index.html").read_text() == "my own page"
     with pytest.raises(LoadError, match="no run"):

@@ -82,7 +82,7 @@ def test_two_notebooks_may_run_at_once(demo: Path, tmp_path: Path) -> None:
     runs = [subprocess.Popen([*call, tmp_path / name]) for name in ("one", "two")]
     assert [run.wait(timeout=300) for run in runs] == [0, 0]
     for name in ("one", "two"):
-        assert "The blocks behind each interval" in (tmp_path / name / "metal_vs_kvm.html").read_text()
+        assert "blocks behind each" in (tmp_path / name / "metal_vs_kvm.html").read_text()
 
 
 @pytest.mark.long
@@ -200,9 +200,9 @@ def check(page: Path, says: list[str]) -> None:
 
 
 def test_a_notebook_that_cannot_run_gives_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(LoadError, match="no notebook 'tail'; there are: capacity, metal_vs_kvm, replication, tails"):
+    with pytest.raises(LoadError, match=r"'tail'; .*: capacity, metal_vs_kvm, replication, tails"):
         execute("tail", tmp_path)
-    with pytest.raises(LoadError, match=r"neither a run nor a folder of runs; set RUN to results/<experiment>/"):
+    with pytest.raises(LoadError, match=r"folder of runs; .*RUN .*results/<experiment>/"):
         execute("replication", tmp_path)
     assert list(tmp_path.iterdir()) == []
 

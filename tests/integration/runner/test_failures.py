@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -48,7 +49,7 @@ def test_a_command_that_fills_the_disk_is_not_believed(
     line = AgentLine(load_inventory(inventory, ["metal"]).client)
     line.open()
     try:
-        with pytest.raises(AgentError, match=f"client: exec: the disk of {small_disk} is full: what the command wrote"):
+        with pytest.raises(AgentError, match=f"client: exec: .* {small_disk} is full: "):
             line.call("exec", argv=["sh", "-c", "head -c 8m /dev/zero >log; exit 0"], outputs=["log"])
         assert line.call("exec", argv=["echo", "goes on"])["stdout"] == "goes on"
     finally:
@@ -75,7 +76,7 @@ def test_a_full_disk_on_the_client_is_named_and_the_run_continues(
     for record in records[:2]:
         assert record.codes == {Code.TOOL_FAILED}
         assert record.findings[0].machine == "client"
-        assert record.findings[0].detail.startswith(f"client: exec: the disk of {small_disk} is full")
+        assert re.match(f"client: exec: .* {small_disk} is full", record.findings[0].detail)
         assert record.measurements == ()
     assert_sound(records[2:])
 
@@ -97,7 +98,7 @@ def test_a_load_that_is_not_answered_in_time_is_not_tried_again(
     run_dir = run(project.experiment_file("tiny"), inventory, tmp_path / "r", registry=project, listener=freeze)
     (record,) = records_of(run_dir)
     assert record.codes == {Code.TIMED_OUT}
-    assert record.findings[0].detail.startswith("siege did not end within its bound and was killed")
+    assert record.findings[0].detail.startswith("siege did not end ")
     assert record.measurements == ()
 
 
@@ -169,7 +170,7 @@ def test_a_full_disk_for_the_results_is_one_sentence_and_the_run_is_resumed(
             fill(small_disk)
 
     results = small_disk / "r"
-    with pytest.raises(ResultsError, match=r"the disk is full; what was measured is kept; .* go on with --resume /"):
+    with pytest.raises(ResultsError, match=r"disk is full; .*--resume /"):
         run(project.experiment_file("tiny"), inventory, results, registry=project, listener=inject)
     assert eventually_none_left(tmp_path)
     (run_dir,) = (results / "tiny").iterdir()
@@ -215,7 +216,8 @@ def test_two_runs_at_once_and_what_a_killed_one_leaves(
             impatient.setattr("vmtoll.machines.recovery.LOCK_S", 0.3)
             code, said = vmtoll(capsys, *words)
         assert code == 2
-        assert f"is in use by run {next((tmp_path / 'r/tiny').iterdir()).name} of tiny (process {first.pid}" in said
+        name = next((tmp_path / "r/tiny").iterdir()).name
+        assert f"{name} of tiny (process {first.pid}" in said
     finally:
         first.kill()
         first.wait()
@@ -281,11 +283,11 @@ def test_a_run_is_not_resumed_on_other_machines(project: Registry, inventory: Pa
     (run_dir,) = (results / "tiny").iterdir()
     renamed = tmp_path / "renamed.yml"
     renamed.write_text(inventory.read_text().replace("metal-two:", "metal-three:"))
-    with pytest.raises(InventoryError, match=r"was measured on client, metal, metal-two; .* has client, metal, metal-"):
+    with pytest.raises(InventoryError, match=r" client, metal, metal-two; .* client, .*metal-three"):
         run(experiment, renamed, results, resume=run_dir, registry=project)
     assert len(records_of(run_dir)) == 1
 
 
 def test_a_limit_chooses_among_the_machines(project: Registry, inventory: Path, tmp_path: Path) -> None:
-    with pytest.raises(InventoryError, match=r"with --limit client,metal: 0 hosts have vmtoll_environment 'metal-two'"):
+    with pytest.raises(InventoryError, match=r"--limit client,metal: 0 hosts .*'metal-two'"):
         run(project.experiment_file("tiny"), inventory, tmp_path / "r", registry=project, limit="client,metal")

@@ -132,7 +132,7 @@ def test_a_run_writes_the_files_of_the_contract(project: Registry, inventory: Pa
     _assert_documents(run_dir)
     assert eventually_none_left(tmp_path)
     _assert_told(events, run_dir)
-    with pytest.raises(ResultsError, match="the run is complete; leave out --resume"):
+    with pytest.raises(ResultsError, match=r"is complete; .*--resume"):
         run(project.experiment_file("tiny"), inventory, results, resume=run_dir, registry=project)
 
 
@@ -289,7 +289,7 @@ def test_a_server_lost_in_a_warm_up_leaves_no_rate_behind(
     assert failed.attempt == 1
     assert failed.codes == {Code.SERVER_FAILED}
     assert failed.findings[0].machine == "metal"
-    assert failed.findings[0].detail.startswith("metal: server_check: lighttz has ended; h2load: finished 0 of ")
+    assert failed.findings[0].detail.startswith("metal: server_check: lighttz has ended; h2load: ")
     assert good.attempt == 2
     assert_sound([good])
 
@@ -327,9 +327,9 @@ def test_two_runs_at_once_are_refused(
             assert time.monotonic() < deadline
             time.sleep(0.05)
         monkeypatch.setattr("vmtoll.machines.recovery.LOCK_S", 0.3)
-        with pytest.raises(ResultsError, match=r"client is in use by run .* of tiny \(process \d+, since "):
+        with pytest.raises(ResultsError, match=r"client is in use .* of tiny \(process \d+, "):
             run(project.experiment_file("tiny"), inventory, tmp_path / "other", registry=project)
-        with pytest.raises(ResultsError, match="another process is running this run"):
+        with pytest.raises(ResultsError, match=r"another process .*this run"):
             run_dir = next((tmp_path / "r" / "tiny").glob("*/"))
             run(project.experiment_file("tiny"), inventory, tmp_path / "r", resume=run_dir, registry=project)
     finally:
@@ -371,7 +371,7 @@ def test_a_server_that_does_not_start_is_tried_twice(
     assert [record.attempt for record in records] == [1, 2]
     for record in records:
         assert record.codes == {Code.SERVER_FAILED}
-        assert record.findings[0].detail.startswith("metal: server_start: lighttz ended without")
+        assert record.findings[0].detail.startswith("metal: server_start: lighttz ended ")
         assert record.findings[0].machine == "metal"
 
 
@@ -420,7 +420,7 @@ def test_a_run_of_what_has_changed_is_not_resumed(
     else:
         path = project.workload_file("tiny")
         path.write_text(path.read_text().replace("users: 2", "users: 4"))
-    with pytest.raises(ExperimentError, match="has changed since the run began"):
+    with pytest.raises(ExperimentError, match="has changed since"):
         run(project.experiment_file("tiny"), inventory, begun.parent.parent, resume=begun, registry=project)
     assert len(records_of(begun)) == 2
 

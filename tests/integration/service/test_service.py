@@ -323,7 +323,7 @@ def test_cpu_per_request_of_the_processes_and_a_change_of_the_machine(
     assert Path(mode).read_text() == "well"
     asked = len(app.requests)
     file = experiment(tmp_path, service | {"cpu": {"unit": "no-such-unit.service"}}, changes={"after": change})
-    with pytest.raises(ExperimentError, match=r"service\.cpu: .*no process of the unit no-such-unit"):
+    with pytest.raises(ExperimentError, match=r"service\.cpu: .*process .*no-such-unit"):
         run(file, client, tmp_path / "results", registry=project)
     assert len(app.requests) == asked
 
@@ -360,7 +360,7 @@ def test_the_command_writes_an_experiment_and_runs_it(
     subprocess.run([*command, *options], check=True, cwd=tmp_path)
     assert len(app.requests) == 6 * (50 + 4) + 4
     (run_dir,) = (tmp_path / "results" / "service").iterdir()
-    assert "2</strong>, with equal status, length and hash" in (run_dir / "report.html").read_text()
+    assert "2</strong>, with equal status, " in (run_dir / "report.html").read_text()
     done = subprocess.run(
         [*command, *options, "--rate", "101"], check=False, cwd=tmp_path, capture_output=True, text=True
     )

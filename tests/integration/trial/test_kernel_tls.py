@@ -74,5 +74,5 @@ def test_an_experiment_of_nothing_else_is_refused(
 ) -> None:
     only = load(rewrite(servers=["kernel"], workloads=["tiny-tls"], noise_floor=None), project)
     machines = load_inventory(inventory, ["metal", "metal-two"])
-    with pytest.raises(ExperimentError, match=rf"servers: none is left to measure: kernel: {WHY}$"):
+    with pytest.raises(ExperimentError, match=rf"servers: .*: kernel: {WHY}$"):
         requirements.without_kernel_tls(only, machines, lambda host: host.name == "metal")

@@ -106,10 +106,10 @@ def test_the_tool_must_be_on_every_machine_that_sends_and_the_same(
         facts[name] = HostFacts(packages={"apache2-utils": version})
     assert tool_versions(session) == {"ab": "2.4.62"}, "the client needs none"
     facts["metal-two"].packages["apache2-utils"] = "2.4.57"
-    with pytest.raises(InventoryError, match=r"metal-two: the load tool ab is 2\.4\.57, elsewhere 2\.4\.62; run `make"):
+    with pytest.raises(InventoryError, match=r"metal-two: .*tool ab .*2\.4\.57, .*2\.4\.62; "):
         tool_versions(session)
     del facts["metal"].packages["apache2-utils"]
-    with pytest.raises(InventoryError, match="metal: the load tool ab is not there; run `make provision`"):
+    with pytest.raises(InventoryError, match=r"metal: .*tool ab .*`make provision`"):
         tool_versions(session)
 
 
@@ -220,5 +220,5 @@ def test_fifty_requests_have_no_p99(project: Registry, inventory: Path, tmp_path
 def test_users_share_the_requests_equally(project: Registry) -> None:
     path = project.workload_file("tiny")
     path.write_text(yaml.safe_dump({**PAGE, "requests": 1234}))
-    with pytest.raises(ExperimentError, match="requests: 1234 is not a multiple of 5, the users"):
+    with pytest.raises(ExperimentError, match=r"requests: 1234 .*of 5, .*users"):
         plan(project.experiment_file("tiny"), project)

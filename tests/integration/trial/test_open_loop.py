@@ -148,11 +148,11 @@ def test_a_capacity_that_the_client_limited_is_refused(
     assert len(capacities_of(folder)) == 3, "five trials could not have given three good ones any more"
     for record in records:
         assert record.codes == {Code.CAPACITY_UNKNOWN}
-        assert "client-saturated in 3 of 3 trials" in record.findings[0].detail
+        assert "client-saturated in 3 of 3" in record.findings[0].detail
         assert (record.attempt, record.measurements) == (1, ())
 
 
 def test_a_missing_tool_is_reported(measured: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-    with pytest.raises(Exception, match=r"client: the load tool oha is not there; run `make provision`"):
+    with pytest.raises(Exception, match=r"client: .*tool oha .*`make provision`"):
         measured(kind="rate", rate_rps=100)

@@ -181,9 +181,9 @@ def test_a_ramp_is_sent_by_the_first_client(measured: Measured) -> None:
 
 
 def test_options_unsuited_to_several_clients_are_refused_in_one_sentence(measured: Measured) -> None:
-    with pytest.raises(ExperimentError, match="workload tiny: users: 2 users are too few for 3 clients, each of which"):
+    with pytest.raises(ExperimentError, match=r"tiny: users: 2 .*for 3 clients"):
         measured()
-    with pytest.raises(InventoryError, match="client2: vmtoll_link is '1gbit', that of client is 'unshaped': one"):
+    with pytest.raises(InventoryError, match=r"client2: vmtoll_link .*'1gbit', .*client .*'unshaped'"):
         measured(hosts={"client2": {"vmtoll_link": "1gbit", "vmtoll_link_mbit": 1000}}, **RATE)
 
 
@@ -198,7 +198,7 @@ def test_a_run_is_resumed_by_the_clients_that_began_it(measured: Measured, tmp_p
     with pytest.raises(PulledError):
         measured(listener=pull, **RATE)
     [begun] = (tmp_path / "results/tiny").iterdir()
-    with pytest.raises(InventoryError, match="was measured on client, client2, client3, metal; this inventory, with "):
+    with pytest.raises(InventoryError, match=r" client, client2, client3, metal; this "):
         measured(2, resume=begun, **RATE)
     _, [record] = measured(3, resume=begun, **RATE)
     assert record.clients == 3

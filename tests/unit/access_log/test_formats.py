@@ -223,14 +223,14 @@ def test_a_heading_without_a_field_that_is_needed_is_said(tmp_path: Path, lackin
               "sc-bytes": "5"}  # fmt: skip
     del fields[lacking]
     log = write(tmp_path / "a.log", ["#Fields: " + " ".join(fields), " ".join(fields.values())])
-    with pytest.raises(LogError, match=rf"a\.log: {lacking}: missing from its lines \(W3C extended\); "):
+    with pytest.raises(LogError, match=rf"a\.log: {lacking}: missing .*\(W3C extended\); "):
         seen(log, "count(*)")
 
 
 @pytest.mark.parametrize("head", [[], [IIS_FIELDS.format(sizes="").replace("sc-status", "cs(Referer) sc-status")]])
 def test_a_log_without_sizes_says_which_field_it_lacks(tmp_path: Path, head: list[str]) -> None:
     log = write(tmp_path / "a.log", [*head, f"{IIS} 15"])
-    with pytest.raises(LogError, match=r"a\.log: sc-bytes: missing from its lines \(.*\); .*: let the server log it"):
+    with pytest.raises(LogError, match=r"a\.log: sc-bytes: missing .*\(.*\); .*: .*server log it"):
         seen(log, "count(*)")
 
 

@@ -74,7 +74,8 @@ def test_each_thing_that_a_host_lacks_has_its_sentence(host: Path, monkeypatch: 
     (folder / "synthetic_events").unlink()
     assert "CONFIG_HIST_TRIGGERS" in obstacle(host)[0]
     (folder / "events/kvm").rename(folder / "events/other")
-    assert obstacle(host) == ("its kernel has no events of KVM", "load kvm_intel or kvm_amd")
+    why, way_out = obstacle(host)
+    assert ("events of KVM" in why, way_out) == (True, "load kvm_intel or kvm_amd")
     folder.rename(host / "elsewhere")
     assert obstacle(host)[1].startswith("run `mount -t tracefs")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)

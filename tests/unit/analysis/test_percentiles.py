@@ -72,10 +72,10 @@ def test_counted_values_are_as_many_samples(tmp_path: Path) -> None:
 
 def test_uncountable_values_are_refused(tmp_path: Path) -> None:
     file = _write(tmp_path, pd.DataFrame({"g": ["a"], "latency_us": [1.5]}))
-    with pytest.raises(ValueError, match="column latency_us is DOUBLE, not whole microseconds"):
+    with pytest.raises(ValueError, match=r"latency_us is DOUBLE, not "):
         grouped_percentiles(file, ["g"])
     for groups, percentiles in (([], (50.0,)), (["g"], (0.0,)), (["g"], (100.1,))):
-        with pytest.raises(ValueError, match="at least one group and percentiles above 0"):
+        with pytest.raises(ValueError, match=r"one group .*percentiles above 0"):
             grouped_percentiles(file, groups, percentiles=percentiles)
     with pytest.raises(duckdb.Error, match=r"missing\.parquet"):
         grouped_percentiles(tmp_path / "missing.parquet", ["g"])

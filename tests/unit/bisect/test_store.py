@@ -37,7 +37,7 @@ def test_a_skipped_candidate_does_not_end_another_sitting(tmp_path: Path) -> Non
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     with (
         opened(tmp_path / "bisection", ["a", "b"], {}),
-        pytest.raises(UserError, match="another vmtoll is working on this bisection"),
+        pytest.raises(UserError, match=r"another vmtoll .*this bisection"),
         opened(tmp_path / "bisection", ["a", "b"], {}),
     ):
         pass
@@ -51,7 +51,7 @@ def test_a_bisection_without_a_record_leaves_no_folder(tmp_path: Path) -> None:
 
 def test_a_record_that_is_damaged_is_named(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text('{"candidates": 3}')
-    with pytest.raises(ResultsError, match=rf"{FILE}: key candidates: .*move the folder away"):
+    with pytest.raises(ResultsError, match=rf"{FILE}: key candidates: .*move the folder"):
         read(tmp_path)
 
 

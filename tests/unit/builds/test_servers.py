@@ -255,7 +255,7 @@ def test_a_unit_that_someone_wrote_is_not_replaced_by_a_mask(tmp_path: Path) -> 
     unit.parent.mkdir(parents=True)
     unit.write_text("[Unit]\n")
     done = play(tmp_path, "nginx")
-    assert done.returncode != 0 and "would be replaced by a mask" in done.stdout
+    assert done.returncode != 0 and "replaced by a mask" in done.stdout
     assert unit.read_text() == "[Unit]\n" and not unit.is_symlink()
 
 
@@ -333,7 +333,7 @@ def test_mistakes_in_a_server_are_named(tmp_path: Path, name: str, text: str, sa
 
 def test_a_mistake_in_what_is_taken_over_names_its_own_file(tmp_path: Path) -> None:
     folder = tree(tmp_path, bad="description: x\nof: base\nport: 1\n", child="description: y\nof: bad\n")
-    with pytest.raises(ExperimentError, match=r"/bad/server.yml: port: unknown key 'port'"):
+    with pytest.raises(ExperimentError, match=r"/bad/server.yml: port: unknown .*'port'"):
         read_server("child", folder)
 
 

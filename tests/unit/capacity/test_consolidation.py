@@ -12,10 +12,17 @@ from vmtoll.analysis.verdict import analyse
 from vmtoll.capacity.consolidation import Consolidation, consolidations
 from vmtoll.capacity.estimate import ByEnd, End
 from vmtoll.capacity.objective import Demand, Slo
-from vmtoll.capacity.planner import Assumption, assess_capacity
+from vmtoll.capacity.planner import Assumption, assess_capacity, default_slo
 from vmtoll.capacity.rate_sweep import rate_sweeps
 from vmtoll.model.trial import Accelerator
-from vmtoll.report.capacity import consolidation_text, lines, slo_text
+from vmtoll.report.capacity import (
+    consolidation_text,
+    lines,
+    section,
+    sentences,
+    sharing_and_scaling_sentences,
+    slo_text,
+)
 from vmtoll.report.charts import draw_all
 from vmtoll.report.html import render, write_report
 from vmtoll.report.plot import Chart
@@ -63,9 +70,9 @@ def chart(run: Run) -> Chart:
     return drawn
 
 
-def text(run: Run, slo: Slo = SLO) -> str:
-    (line,) = [line for line in "\n".join(lines(assess_capacity(run, slo))).splitlines() if "guests per host" in line]
-    return line
+def most(run: Run, slo: Slo = SLO) -> list[tuple[int, ...]]:
+    """The numbers of guests that are shown to meet the objective, at each rate."""
+    return [shared.guests.low for shared in of(run, "kvm-default", slo).rates]
 
 
 def test_each_number_of_guests_has_a_separate_sweep(guests: Run) -> None:
@@ -102,15 +109,15 @@ def test_guests_per_host_are_those_of_the_objective_asked_for(guests: Run) -> No
         (400, ByEnd((1, 2), (1, 2), (1, 2))),
         (800, ByEnd((1,), (1,), (1,))),
     ]
-    said = "at least 4 at 200/s, 2 at 400/s, 1 at 800/s (the load of all of them together)"
-    assert text(guests).endswith(f"guests per host at p99 ≤ 50 ms, 99.9% available: {said}")
-    assert "p99 ≤ 15 ms, 99.9% available: 1 at 200/s, 1 at 400/s, 1 at 800/s (" in text(guests, Slo(1.5 * P99_MS))
-    assert "none at 200/s, none at 400/s, none at 800/s (" in text(guests, Slo(P99_MS / 2))
+    assert most(guests, Slo(1.5 * P99_MS)) == [(1,), (1,), (1,)]
+    assert most(guests, Slo(P99_MS / 2)) == [(), (), ()]
 
 
 def test_the_command_and_the_report_give_guests_per_host(guests: Run) -> None:
-    said = "guests per host at p99 ≤ 50 ms, 99.9% available: at least 4 at 200/s, 2 at 400/s, 1 at 800/s"
-    assert f"nginx on kvm-default, {SWEEP}: {said}" in "\n".join(lines(assess_capacity(guests, SLO, Demand(800))))
+    planning = assess_capacity(guests, SLO, Demand(800))
+    (said,) = sharing_and_scaling_sentences(planning)
+    assert said in "\n".join(lines(planning)).splitlines()
+    assert default_slo(guests) == SLO
     assert said in render(guests, analyse(guests))
 
 
@@ -118,46 +125,40 @@ def test_without_a_guest_alone_only_the_number_of_guests_follows(tmp_path: Path)
     run = made(tmp_path, (2, 4), accelerator=Accelerator.TCG)
     planning = assess_capacity(run, SLO, Demand(800))
     assert (planning.results, planning.assumptions) == ((), (Assumption.EVEN_ARRIVALS,))
-    first, last, assumed = lines(planning)
-    assert "assumed: requests come at even intervals" in assumed
-    assert first.startswith("the run has no rate sweep of a single machine")
-    said = "at least 4 at 200/s, 2 at 400/s, none at 800/s"
-    assert f"nginx on kvm-default (emulated: shape only), {SWEEP}: guests per host at {slo_text(SLO)}: {said}" in last
-    page = render(run, analyse(run))
-    assert said in page
-    assert "Capacity of one" not in page
+    assert of(run, "kvm-default").accelerator is Accelerator.TCG
+    assert most(run) == [(2, 4), (2,), ()]
+    first, last, _assumed = lines(planning)
+    assert [first] == list(sentences(planning))
+    (said,) = sharing_and_scaling_sentences(planning)
+    assert last == f"\n{said}"
+    content = section(run)
+    assert content is not None
+    assert (content["rows"], content["more"]) == ([], [said])
+    assert said in render(run, analyse(run))
 
 
 def test_a_load_may_be_too_much_for_a_few_guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BREAKS_RPS, 1, 300)
     run = made(tmp_path)
-    assert of(run, "kvm-default").rates[1].guests.low == (2,)
-    assert ": at least 4 at 200/s, 2 at 400/s, none at 800/s (" in text(run)
+    assert most(run) == [(1, 2, 4), (2,), ()]
     monkeypatch.setitem(BREAKS_RPS, 4, 800)
     wider = made(tmp_path / "wider")
-    assert of(wider, "kvm-default").rates[1].guests.low == (2, 4)
-    assert ": at least 4 at 200/s, 2 to at least 4 at 400/s, none at 800/s (" in text(wider)
-    assert "none at 800/s" in chart(wider).alt
+    assert most(wider) == [(1, 2, 4), (2, 4), ()]
+    assert consolidation_text(of(wider, "kvm-default")) in chart(wider).alt
 
 
 def test_a_single_block_gives_no_number_of_guests(tmp_path: Path) -> None:
     run = made(tmp_path, blocks=1)
     assert of(run, "kvm-default").rates[1].guests == ByEnd((), (1, 2), (1, 2, 4))
-    assert "none at 400/s (by the estimate 2, at best 4), " in text(run)
 
 
 def test_the_chart_of_guests_has_a_caption(guests: Run) -> None:
     drawn = chart(guests)
-    assert drawn.title == "Guests on one host, nginx"
-    said = consolidation_text(of(guests, "kvm-default"))
-    assert said == (
-        "together 1 guest at least 800/s, 2 guests 400/s, 4 guests 200/s;"
-        " guests that meet the objective: at least 4 at 200/s, 1 at 800/s"
-    )
-    assert f"kvm-default: {said}." in drawn.alt and f"kvm-default: {said}." in drawn.caption
-    assert "metal: carries at least 800/s. " in drawn.alt
-    assert "p99 ≤ 50 ms, 99.9% available" in drawn.caption
+    for environment in ("metal", "kvm-default"):
+        said = f"{environment}: {consolidation_text(of(guests, environment))}."
+        assert said.removesuffix(".") in drawn.alt and said.removesuffix(".") in drawn.caption
+    assert slo_text(SLO) in drawn.caption
 
 
 def test_the_report_of_it_can_be_written(guests: Run) -> None:
-    assert "Guests on one host" in write_report(guests, analyse(guests)).read_text(encoding="utf-8")
+    assert chart(guests).title in write_report(guests, analyse(guests)).read_text(encoding="utf-8")

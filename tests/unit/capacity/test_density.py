@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from tests.support.page_text import section as page_section
+from tests.support.page_text import words_of
+from tests.support.snapshots import assert_snapshot
 from tests.support.synthetic_run import Truth, make_run, rate_load
+from tests.unit.report.test_words import SNAPSHOTS
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.capacity.density import carried_guests, count_of, hosts_for, most_carried
@@ -20,7 +24,7 @@ from vmtoll.model.density import DensityFigures, HostFigures, TileFigures
 from vmtoll.model.finding import Code, Finding
 from vmtoll.model.tail import margin_of
 from vmtoll.model.trial import Accelerator, Arm, ClientPlace, Scenario, TrialRecord, from_json, to_json
-from vmtoll.report import words
+from vmtoll.report import charts, words
 from vmtoll.report.density import section
 from vmtoll.report.html import render
 from vmtoll.report.terminal import rows_of, summary
@@ -156,18 +160,18 @@ def test_the_answer_its_page_and_its_command(tmp_path: Path) -> None:
     assert answer.guests == ByEnd(2, 2, 2)
     assert [(count.kept, count.trials) for count in answer.counts] == [(6, 6), (6, 6), (0, 6), (0, 6)]
     assert answer.counts[3].vcpus_per_cpu == 2
-    said = "The host of kvm-default carries 2 such guests."
-    assert words.carried_text(answer) == said
+    said = words.carried_text(answer)
     analysis = analyse(run)
     page = render(run, analysis)
     assert said in page
     assert 'id="density"' in page
-    assert "Guests with loads of their own" in page
+    ((_, chart),) = charts.draw_all(run, analysis, only=["density"])
+    assert chart.title in page
     assert said in summary(run, analysis, rows_of(analysis)).plain
     assert hosts_for(9, answer, spare=1) == ByEnd(6, 6, 6)
     result = CliRunner().invoke(app, ["capacity", str(run.path), "--guests", "9"])
     assert result.exit_code == 0, result.output
-    assert "9 guests such as those of kvm-default: you need 6 hosts like this one, 1 of them spare" in result.output
+    assert words.hosts_text(9, answer, 1) in " ".join(result.output.split())
     document = json.loads(CliRunner().invoke(app, ["capacity", str(run.path), "--guests", "9", "--json"]).output)
     assert document["density"][0]["hosts"] == {"low": 6, "mid": 6, "high": 6}
     assert document["density"][0]["guests"] == {"low": 2, "mid": 2, "high": 2}
@@ -175,38 +179,56 @@ def test_the_answer_its_page_and_its_command(tmp_path: Path) -> None:
 
 def test_ksm_on_and_off_have_an_answer_each(tmp_path: Path) -> None:
     run = run_of(tmp_path, 2.5, guests=("ksm-on", "ksm-off"))
-    said = [f"The host of {name} carries 2 such guests." for name in ("ksm-on", "ksm-off")]
-    assert sorted(map(words.carried_text, carried_guests(run))) == sorted(said)
+    answers = {answer.environment: answer for answer in carried_guests(run)}
+    assert {name: answer.guests for name, answer in answers.items()} == dict.fromkeys(
+        ("ksm-on", "ksm-off"), ByEnd(2, 2, 2)
+    )
+    said = list(map(words.carried_text, answers.values()))
+    assert all(f"The host of {name} " in sentence for name, sentence in zip(answers, said, strict=True))
     analysis = analyse(run)
     page, lines = render(run, analysis), summary(run, analysis, rows_of(analysis)).plain
     assert all(each in page and each in lines for each in said)
 
 
 @pytest.mark.parametrize(
-    ("knee", "said"),
-    [
-        (0.5, "The host of kvm-default carries not even one such guest."),
-        (9.0, "The host of kvm-default carries at least 4 such guests, the most that ran at once."),
-    ],
+    ("knee", "guests", "open_ends"), [(0.5, ByEnd(0, 0, 0), ()), (9.0, ByEnd(4, 4, 4), tuple(End))]
 )
-def test_answers_at_the_ends(tmp_path: Path, knee: float, said: str) -> None:
+def test_answers_at_the_ends(tmp_path: Path, knee: float, guests: ByEnd[int], open_ends: tuple[End, ...]) -> None:
     (answer,) = carried_guests(run_of(tmp_path, knee))
-    assert words.carried_text(answer) == said
+    assert (answer.guests, answer.open_ends) == (guests, open_ends)
 
 
 def test_an_emulated_guest_gives_no_number_of_hosts(tmp_path: Path) -> None:
     run = run_of(tmp_path, 2.5, Accelerator.TCG)
     (answer,) = carried_guests(run)
     assert hosts_for(9, answer) is None
-    assert "shape only, no number of hosts follows" in words.hosts_text(9, answer, 1)
-    assert words.carried_text(answer) == "The host of kvm-default (emulated: shape only) carries 2 such guests."
+    assert (answer.accelerator, answer.guests) == (Accelerator.TCG, ByEnd(2, 2, 2))
 
 
-def test_few_blocks_are_said(tmp_path: Path) -> None:
+def test_few_blocks_show_no_number(tmp_path: Path) -> None:
     (answer,) = carried_guests(run_of(tmp_path, 2.5, blocks=4))
-    assert list(words.density_notes(answer)) == ["kvm-default: 4 blocks of at least 6 that show a number."]
-    assert words.carried_text(answer) == "The host of kvm-default carries 2 (0 to 2) such guests."
-    assert "no number of them is shown" in words.hosts_text(9, answer, 1)
+    assert answer.guests == ByEnd(0, 2, 2)
+    assert hosts_for(9, answer) == ByEnd(None, 6, 6)
+
+
+def test_the_words_of_a_density(tmp_path: Path) -> None:
+    runs = {
+        "two and a half": run_of(tmp_path / "two", 2.5),
+        "none": run_of(tmp_path / "none", 0.5),
+        "as many as ran": run_of(tmp_path / "most", 9.0),
+        "emulated": run_of(tmp_path / "emulated", 2.5, Accelerator.TCG),
+        "four blocks": run_of(tmp_path / "few", 2.5, blocks=4),
+    }
+    answers = {name: carried_guests(run)[0] for name, run in runs.items()}
+    page = render(run := runs["two and a half"], analyse(run))
+    sections = {
+        "Guests that a host carries": {
+            name: [words.carried_text(answer), *words.density_notes(answer), words.hosts_text(9, answer, 1)]
+            for name, answer in answers.items()
+        },
+        "On the page": {"its section": words_of(page_section(page, "density"))},
+    }
+    assert_snapshot(SNAPSHOTS / "density.txt", sections)
 
 
 def test_a_run_without_density(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from vmtoll.capacity.objective import Demand, Slo
 from vmtoll.capacity.planner import assess_capacity
 from vmtoll.capacity.scaling import LevelKind, Scaling, fit, jackknife_intervals, scalings
 from vmtoll.model.finding import Code, Role
-from vmtoll.model.trial import Accelerator
-from vmtoll.report.capacity import lines, scaling_text
+from vmtoll.model.trial import Accelerator, Arm
+from vmtoll.report.capacity import lines, scaling_text, section, sentences, sharing_and_scaling_sentences
 from vmtoll.report.charts import draw_all
 from vmtoll.report.html import render
-from vmtoll.report.plot import Chart
+from vmtoll.report.plot import Chart, arm_style
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import load
 
@@ -182,11 +182,14 @@ def test_the_law_over_users_of_a_run(tmp_path: Path) -> None:
     assert (metal.law.alpha, metal.law.beta) == pytest.approx((0.05, 0.001))
     assert (metal.over, metal.workload, metal.tool, metal.users) == (LevelKind.USERS, CLOSED_LOOP, "siege", None)
     assert len(metal.points) == 6 * len(USERS)
-    assert scaling_text(metal) == "contention σ 5%, coherency κ 0.1%; peak of 9,038/s at 31 users"
+    assert metal.law.peak is not None
+    assert metal.law.peak == pytest.approx((0.95 / 0.001) ** 0.5)
+    assert metal.law.peak_is_measured
+    assert metal.law.throughput(metal.law.peak) == pytest.approx(9038, abs=1)
     short = Truth(loads=tuple(map(closed_load, (1, 2, 5, 10, 15, 20))), change=lawful)
-    assert scaling_text(over(load_run(make_run(tmp_path / "b", short)), "metal")).endswith(
-        "no peak up to 20 users; the law puts it beyond what was measured"
-    )
+    law = over(load_run(make_run(tmp_path / "b", short)), "metal").law
+    assert (law.peak_is_measured, law.largest) == (False, 20)
+    assert law.peak == pytest.approx(metal.law.peak)
     few = Truth(loads=tuple(map(closed_load, USERS[:5])), change=lawful)
     assert scalings(load_run(make_run(tmp_path / "c", few))) == []
 
@@ -247,23 +250,31 @@ def test_the_experiment_scaling_shows_its_law_in_the_report_and_by_the_command(t
     manifest = json.loads((path / "run.json").read_text())
     manifest["workloads"] = {name: workload.model_dump(mode="json", exclude_none=True)}
     (path / "run.json").write_text(json.dumps(manifest))
-    run, law = load_run(path), "contention σ 5%, coherency κ 0.1%; peak of 9,038/s at 31 users"
-    page = render(run, analyse(run))
-    for side in ("metal", "kvm-default (emulated: shape only)"):
-        assert f"scaling of nginx on {side} over users (Universal Scalability Law): {law}." in page
-    assert "Capacity of one" not in page
-    assert chart(run).title == "Throughput over users (h2load)"
-    assert chart(run).alt == f"nginx on metal: {law}; nginx on kvm-default (emulated): {law}."
+    run = load_run(path)
     planning = assess_capacity(run, Slo(50), Demand(1000))
     assert planning.results == ()
-    first, laws = lines(planning)
-    assert first.startswith("the run has no rate sweep of a single machine")
-    assert [line.rpartition(": ")[2] for line in laws.split("\n")[1:]] == [law, law]
+    laws = [(s.environment, s.accelerator, scaling_text(s)) for s in planning.scaling]
+    assert [law[:2] for law in laws] == [("metal", Accelerator.NONE), ("kvm-default", Accelerator.TCG)]
+    assert len({text for *_, text in laws}) == 1
+    said = list(sharing_and_scaling_sentences(planning))
+    content = section(run)
+    assert content is not None
+    assert (content["rows"], content["more"]) == ([], said)
+    page = render(run, analyse(run))
+    assert all(f"<li>{sentence}.</li>" in page for sentence in said)
+    first, shown = lines(planning)
+    assert ([first], shown.split("\n")[1:]) == (list(sentences(planning)), said)
+    assert (
+        chart(run).alt
+        == "; ".join(f"nginx on {arm_style(run, Arm(name)).label}: {text}" for name, _, text in laws) + "."
+    )
 
 
-def test_the_law_over_the_cpus_of_guests(tmp_path: Path) -> None:
-    """Guests that differ in their CPUs are levels of one scaling; metal is none of them."""
-    cpus = (1, 2, 3, 4, 6, 8)
+CPUS = (1, 2, 3, 4, 6, 8)
+
+
+def over_cpus(folder: Path) -> Run:
+    """Guests that differ in their CPUs."""
 
     def change(row: Row) -> list[Row]:
         environment = row["arm"].environment
@@ -272,18 +283,22 @@ def test_the_law_over_the_cpus_of_guests(tmp_path: Path) -> None:
         n = int(environment.partition("-")[2])
         return [row | {"throughput_rps": 2000 * n / (1 + 0.1 * (n - 1))}]
 
-    path = make_run(tmp_path, Truth(guests=tuple(f"kvm-{n}" for n in cpus), change=change))
+    path = make_run(folder, Truth(guests=tuple(f"kvm-{n}" for n in CPUS), change=change))
     hosts = json.loads((path / "hosts.json").read_text())
-    for n in cpus:
+    for n in CPUS:
         hosts[f"kvm-{n}"]["cpus_allowed"] = n
     (path / "hosts.json").write_text(json.dumps(hosts))
-    run = load_run(path)
+    return load_run(path)
+
+
+def test_the_law_over_the_cpus_of_guests(tmp_path: Path) -> None:
+    """Guests that differ in their CPUs are levels of one scaling; metal is none of them."""
+    run = over_cpus(tmp_path)
     (scaling,) = scalings(run)
     assert (scaling.over, scaling.environment, scaling.users, scaling.law.largest) == (LevelKind.CPUS, "guests", 10, 8)
     assert (scaling.law.alpha, scaling.law.beta) == pytest.approx((0.1, 0), abs=1e-6)
     assert scaling.law.limit == pytest.approx(20_000, rel=1e-4)
-    assert scaling_text(scaling) == "contention σ 10%, coherency κ 0%; no peak"
-    assert chart(run).title == "Throughput over the CPUs of guests (siege)"
+    assert scaling.law.peak is None
     assert chart(run).alt == f"nginx on guests: {scaling_text(scaling)}."
 
 

@@ -117,6 +117,5 @@ def test_what_it_takes_is_said_and_a_dry_run_writes_nothing(
     assert "24 trials, about 2.0 minutes" in capsys.readouterr().out
     assert list(tmp_path.rglob("*.yml")) == []
     text = cost_text(plan(load(Registry().experiment_file("demo"))))
-    assert text.startswith(
-        "80 trials, about 4 minutes, in the order of 380,000 requests to lighttz, nginx: 1 user, 65%"
-    )
+    assert text.startswith("80 trials, about 4 minutes, ")
+    assert " 380,000 requests to lighttz, nginx: 1 user, 65%" in text

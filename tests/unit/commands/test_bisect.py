@@ -1,28 +1,13 @@
-"""`vmtoll bisect`: what it prints before it measures, bad input, and its answer."""
+"""`vmtoll bisect`: what it prints before it measures, and bad input."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.support.history import git
 from vmtoll import cli
-from vmtoll.model.bisection import (
-    AFTER,
-    BAD,
-    BEFORE,
-    CANDIDATE,
-    GOOD,
-    Bisection,
-    Contrast,
-    Sitting,
-    SittingAnswer,
-    SittingResult,
-    Task,
-)
-from vmtoll.model.metric import CPU
-from vmtoll.model.verdict import Kind
-from vmtoll.report.words.bisection import answer_lines, contradiction_text, finding_text, refusal_text
 
 APPLY = ["--apply", "true {candidate}"]
 
@@ -83,7 +68,7 @@ def test_what_it_takes_is_said_and_a_dry_run_writes_nothing(
     assert said["candidates"][0] == "linux-6.1"
     assert said["requests_to_first_looks"] > 0
     assert exit_code(monkeypatch, tmp_path, *words) == 0
-    assert "7 candidates between the anchors: at most 7 sittings and 35 minutes" in capsys.readouterr().out
+    assert re.search("^7 candidates .*7 sittings and 35 min", capsys.readouterr().out)
     assert not list((tmp_path / "results").rglob("*.*"))
 
 
@@ -98,89 +83,3 @@ def test_the_commits_of_a_history(
     words = [*APPLY, "--git", str(repository), "--good", "HEAD~4", "--bad", "HEAD", "--dry-run", "--json"]
     assert exit_code(monkeypatch, tmp_path, *words) == 0
     assert json.loads(capsys.readouterr().out)["candidates"][-1] == git(repository, "rev-parse", "HEAD")
-
-
-def contrast(arm: str, baseline: str, kind: Kind, ratio: float) -> Contrast:
-    return Contrast(arm=arm, baseline=baseline, kind=kind, ratio=ratio, low=0.9 * ratio, high=1.1 * ratio, blocks=8)
-
-
-def found(
-    task: Task, answer: SittingAnswer, *contrasts: Contrast, why: str = "", candidate: str = "b"
-) -> SittingResult:
-    arms = {
-        Task.ANCHORS: {}, Task.STEP: {CANDIDATE: candidate}, Task.CONFIRMATION: {BEFORE: "b", AFTER: "c"},
-    }  # fmt: skip
-    sitting = Sitting(number=1, task=task, arms={GOOD: "a", BAD: "d", **arms[task]}, share=0.25)
-    return SittingResult(sitting=sitting, answer=answer, contrasts=list(contrasts), why=why)
-
-
-def named(candidate: str) -> str:
-    return f"commit {candidate}"
-
-
-ANCHORS = found(Task.ANCHORS, SittingAnswer.BAD, contrast(BAD, GOOD, Kind.SLOWER, 1.5))
-GOOD_STEP = found(Task.STEP, SittingAnswer.GOOD, contrast(CANDIDATE, BAD, Kind.FASTER, 0.66))
-CONFIRMED = found(Task.CONFIRMATION, SittingAnswer.BAD, contrast(AFTER, BEFORE, Kind.SLOWER, 1.4))
-
-
-def lines(
-    *findings: SittingResult, confirmed: SittingResult | None = None, suspects: tuple[str, ...] = ("c",)
-) -> list[str]:
-    bisection = Bisection(candidates=["a", "b", "c", "d"], findings=list(findings))
-    cost = confirmed.contrast(AFTER, BEFORE) if confirmed else None
-    return answer_lines(
-        bisection, CPU, named, None, suspects=suspects, confirmed=confirmed, cost=cost, contradictions=[], spent=0.75
-    )  # fmt: skip
-
-
-def test_the_answer_says_how_sure_it_is_and_what_the_change_costs() -> None:
-    assert lines(ANCHORS, GOOD_STEP, CONFIRMED, confirmed=CONFIRMED) == [
-        "commit c is the first bad one; wrong with a probability of at most 3.8%",
-        "it has 1.4× the CPU per request (1.26 to 1.54) of the one before it; the bad anchor has 1.5× the CPU per "
-        "request (1.35 to 1.65) of the good one",
-    ]
-
-
-def test_what_was_left_out_is_named() -> None:
-    skipped = found(Task.STEP, SittingAnswer.SKIPPED, why="does not build (exit code 2); see b.log")
-    said = lines(ANCHORS, skipped, suspects=("b", "c"))
-    assert said[0].startswith("the first bad one is among 2: commit b, commit c; wrong with")
-    assert said[1] == "commit b skipped: it does not build (exit code 2); see b.log"
-
-
-def test_what_is_not_confirmed_is_no_answer() -> None:
-    open_end = found(Task.CONFIRMATION, SittingAnswer.UNDECIDED, contrast(AFTER, BEFORE, Kind.UNDECIDED, 1.01))
-    (said,) = lines(ANCHORS, GOOD_STEP, open_end, confirmed=open_end)
-    assert said.startswith("not confirmed: commit c")
-    assert "more than one change" in said
-
-
-def test_contradictions_are_named() -> None:
-    between = found(Task.STEP, SittingAnswer.BETWEEN, contrast(CANDIDATE, GOOD, Kind.SLOWER, 1.2))
-    beyond = found(Task.STEP, SittingAnswer.GOOD, contrast(CANDIDATE, GOOD, Kind.FASTER, 0.8))
-    rest = found(
-        Task.CONFIRMATION, SittingAnswer.BAD, contrast(AFTER, BEFORE, Kind.SLOWER, 1.2), contrast(BEFORE, GOOD, W, 1.2)
-    )  # fmt: skip
-    assert [contradiction_text(each, CPU, named).split(" (")[0] for each in (between, beyond, rest)] == [
-        "commit b is between the anchors: worse than the good one, better than the bad one after 8 blocks; 1.2× the "
-        "CPU per request",
-        "commit b has 0.8× the CPU per request",
-        "commit b has 1.2× the CPU per request",
-    ]
-
-
-W = Kind.SLOWER
-
-
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [(Kind.UNDECIDED, "are not shown to differ after 8 blocks"), (Kind.FASTER, "exchange --good and --bad")],
-)
-def test_why_a_bisection_does_not_begin(kind: Kind, said: str) -> None:
-    refused = found(Task.ANCHORS, SittingAnswer.UNDECIDED, contrast(BAD, GOOD, kind, 0.98))
-    assert said in refusal_text(refused, CPU, named)
-
-
-@pytest.mark.parametrize("finding", [ANCHORS, GOOD_STEP, CONFIRMED])
-def test_each_sitting_has_a_line(finding: SittingResult) -> None:
-    assert " after 8 blocks; " in finding_text(finding, CPU, named)

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from tests.support.records import BASELINE
+from tests.support.snapshots import assert_snapshot
 from vmtoll.commands.progress import Progress, lines_of, summary
 from vmtoll.model.event import (
     Absence,
@@ -29,6 +30,7 @@ from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.trial import Accelerator, Arm, ClientPlace, Measurement, Scenario, Times, TrialRecord, TrialSpec
 from vmtoll.model.until import ComparisonState, Look, LookComparison, Stop
 
+SNAPSHOT = Path(__file__).with_name("snapshots") / "progress.txt"
 CONNECTING = Connecting(6, 240.0, "metal")
 SPEC = TrialSpec(1, 2, Arm("kvm-default", 2), Scenario("nginx", "site-rate", Load(LoadKind.RATE, 300)))
 STEP = TrialStep(spec=SPEC, attempt=1, number=2, trials=6, blocks=3, phase=Phase.STARTING, left_s=40.0)
@@ -111,15 +113,16 @@ def test_a_log_has_a_line_for_each_block_and_for_each_accident(
 
 def test_the_summary_has_a_line_for_each_code_with_the_figure_farthest_from_its_limit() -> None:
     first = replace(RECORD, loaded_s=1.3, fixed_cost_s=1.7)
-    assert list(summary([first, SLOW, STOLEN, SLOWER, LOST])) == [
-        "5 trials: 1 valid, 3 suspect, 1 invalid; 43% of their time under load",
-        "finding: rate-not-reached: 2 of 5 trials (kvm-default 1, metal 1); worst on metal: client, oha: sent 64% of "
-        "the 300 requests per second planned (limit 99%)",
-        "finding: host-lost: 1 of 5 trials (kvm-default 1); worst on kvm-default: the machine was lost: guest: no "
-        "answer to ping within 15 s",
-        "finding: steal: 1 of 5 trials (kvm-default 1); worst on kvm-default: the hypervisor took 0.70% of the CPU "
-        "time (limit 0.5%)",
-    ]
+    said = list(summary([first, SLOW, STOLEN, SLOWER, LOST]))
+    codes = [Code.RATE_NOT_REACHED, Code.HOST_LOST, Code.STEAL]
+    assert [line.split(": ")[1] for line in said if line.startswith("finding: ")] == codes
+    _, display = on_a_terminal(STEP, TrialEnded(LOST, 2, 6, 40.0, again=True), LookEnded(LOOK, 10, None))
+    step, counts = (line.rstrip() for line in display.splitlines()[1:])
+    _, ratios = on_a_terminal(CONNECTING, *(TrialEnded(record, 1, 6, 40.0) for record in FIVE_SHARES))
+    so_far = ratios.splitlines()[-1].rstrip()
+    assert_snapshot(SNAPSHOT, {
+        "While it goes on": {"step": step, "counts": counts, "ratios": so_far}, "Of all trials": {"the summary": said},
+    })  # fmt: skip
 
 
 def test_the_summary_names_three_environments_and_shortens_what_a_program_printed() -> None:
@@ -129,8 +132,8 @@ def test_the_summary_names_three_environments_and_shortens_what_a_program_printe
         for order, name in enumerate(environments, start=1)
     ]
     (_, line) = summary(records)
-    assert "(kvm-2009 1, kvm-default 1, kvm-high 1, 2 more environments)" in line
-    assert "no route no route" in line
+    assert "(kvm-2009 1, kvm-default 1, kvm-high 1, 2 more " in line
+    assert "route no route" in line
     assert line.endswith("…")
     assert len(line) < 320
 
@@ -183,8 +186,8 @@ def test_on_a_terminal_the_display_shows_block_bar_step_and_counts() -> None:
     assert kept == ""
     bar, now, counts = display.splitlines()
     assert bar.split()[:4] == ["block", "1", "of", "3"]
-    assert "2/6 trials 40 s left" in bar
-    assert now.rstrip() == "nginx on kvm-default#2: oha measures"
+    assert "2/6 trials 40 s" in bar
+    assert now.rstrip().startswith("nginx on kvm-default#2: oha ")
     assert counts.rstrip() == "1 valid, 1 suspect, 0 invalid"
 
 
@@ -192,7 +195,7 @@ def test_on_a_terminal_accidents_looks_and_the_summary_stay_above_the_display() 
     lost = TrialEnded(LOST, 2, 6, 40.0, again=True)
     kept, display = on_a_terminal(STEP, lost, LookEnded(LOOK, 10, None), RunEnded(Path("/r/tiny/1"), [RECORD]))
     assert [line.split(":")[1].strip() for line in kept.splitlines()] == ["trial 2 of 6", "look", "1 trial", "done"]
-    assert "0 valid, 0 suspect, 1 invalid; 2 of 5 comparisons open after 6 blocks" in display
+    assert "1 invalid; 2 of 5 " in display
 
 
 GUEST = Arm("kvm-default")
@@ -217,15 +220,16 @@ def test_on_a_terminal_the_ratios_so_far_are_shown_and_called_untested() -> None
         assert display.splitlines()[-1].rstrip() == text
 
 
+FIVE_SHARES = [
+    replace(tail_of(1, arm, us), scenario=replace(SPEC.scenario, load=Load(LoadKind.SHARE, value / 10)))
+    for value in range(1, 6)
+    for arm, us in ((BASELINE, 9.0), (GUEST, 999.0))
+]
+
+
 def test_on_a_terminal_the_first_ratios_stand_for_all() -> None:
-    scenarios = [replace(SPEC.scenario, load=Load(LoadKind.SHARE, value / 10)) for value in range(1, 6)]
-    trials = [
-        replace(tail_of(1, arm, us), scenario=s) for s in scenarios for arm, us in ((BASELINE, 9.0), (GUEST, 999.0))
-    ]
-    _, display = on_a_terminal(CONNECTING, *(TrialEnded(record, 1, 6, 40.0) for record in trials))
-    assert display.splitlines()[-1].startswith(
-        "so far, untested: nginx, site-rate at 10%, on kvm-default: p99 111 × metal; nginx"
-    )
+    _, display = on_a_terminal(CONNECTING, *(TrialEnded(record, 1, 6, 40.0) for record in FIVE_SHARES))
+    assert "site-rate at 10%, on kvm-default: p99 111 × metal; nginx" in display.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

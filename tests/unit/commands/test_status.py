@@ -1,8 +1,12 @@
 """What `vmtoll status` says of a machine."""
 
+from pathlib import Path
+
+from tests.support.snapshots import assert_snapshot
 from vmtoll.agent.protocol import MachineChanges
 from vmtoll.commands.status import sentences
 
+SNAPSHOT = Path(__file__).with_name("snapshots") / "status.txt"
 NOTHING: MachineChanges = {
     "provisioned": None, "tuned": [], "guests": [], "paused": [], "servers": [], "change": None, "traces": [],
     "held_by": None,
@@ -32,17 +36,6 @@ def test_all_that_is_changed() -> None:
             "held_by": None,
         }
     )
-    assert said == [
-        "provisioned since 2026-01-02T03:04:05Z: 1 package, 2 files; masked while active: nginx.service",
-        "tuned: governor, turbo",
-        "guests made: guest1",
-        "guests paused by a run that was killed: guest1",
-        "servers left by a run that was killed: vmtoll-nginx.service",
-        "change left by a run that was killed: thp",
-        "traces of exits left by a run that was killed: vmtoll-12-345",
-    ]
-
-
-def test_a_run_that_goes_on_has_left_nothing() -> None:
-    said = sentences(NOTHING | {"paused": ["guest1"], "servers": ["vmtoll-nginx.service"], "held_by": "the run 1"})
-    assert said == ["in use by the run 1"]
+    in_use = sentences(NOTHING | {"paused": ["guest1"], "servers": ["vmtoll-nginx.service"], "held_by": "the run 1"})
+    assert len(in_use) == 1, "a run that goes on has left nothing"
+    assert_snapshot(SNAPSHOT, {"A machine": {"with all that vmtoll changes": said, "in use": in_use}})

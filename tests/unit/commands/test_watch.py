@@ -93,5 +93,5 @@ def test_a_library_that_is_missing_is_named_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vmtoll.commands.watch.find_spec", lambda name: None if name == "ruptures" else object())
-    with pytest.raises(UserError, match=r"^ruptures is missing: install vmtoll with its extra"):
+    with pytest.raises(UserError, match=r"^ruptures is missing: install vmtoll"):
         watch("first", results=tmp_path)

@@ -170,5 +170,5 @@ def test_sets_of_cpus_as_libvirt_writes_them(text: str, expected: list[int]) -> 
 
 
 def test_a_definition_that_is_no_xml_is_one_error() -> None:
-    with pytest.raises(UserError, match="libvirt's definition of the guest is not XML"):
+    with pytest.raises(UserError, match="guest is not XML"):
         diagnose("<domain", FACTS)

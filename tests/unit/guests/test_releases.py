@@ -28,5 +28,5 @@ def test_an_unknown_suite_is_named_with_its_profile(tmp_path: Path) -> None:
     images = tmp_path / "vm-images"
     shutil.copytree(VM_IMAGES, images)
     (images / "guests/sid.yml").write_text("of: [kvm-default]\nrelease: sid\n")
-    with pytest.raises(UserError, match="sid: release: suite: unknown suite 'sid'; choose trixie or bookworm"):
+    with pytest.raises(UserError, match=r"sid: release: suite: .*'sid'; .*trixie or bookworm"):
         profiles.kernels_by_release([profiles.load("sid", images)], TRIXIE)

@@ -17,7 +17,7 @@ def test_the_lab_needs_root_and_says_so_before_it_locks_anything(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(embedded, "LAB", tmp_path)
     (tmp_path / "built.json").write_text("{}")
-    with pytest.raises(UserError, match="needs root; run this as root or by sudo, or give your own --inventory"):
+    with pytest.raises(UserError, match=r"needs root; .*sudo, .*--inventory"):
         run_one("demo", None, tmp_path)
 
 
@@ -36,5 +36,5 @@ def test_the_lab_needs_debian(system: dict[str, str], is_refused: bool, monkeypa
     if not is_refused:
         embedded.require_root()
         return
-    with pytest.raises(UserError, match=r"needs Debian and root, and this is (Fedora Linux 43|another system); give"):
+    with pytest.raises(UserError, match=r"Debian and root, .*(Fedora Linux 43|another system); "):
         embedded.require_root()

@@ -40,7 +40,7 @@ def test_no_message_at_all_is_an_error_with_its_words(name: str, said: str) -> N
 
 def test_a_count_that_falls_short_of_success_is_an_error() -> None:
     load, output = recorded("smtp_source-good")
-    with pytest.raises(ToolError, match="exit code 0, but it counted 60 of 61 messages"):
+    with pytest.raises(ToolError, match=r"code 0, .*60 of 61 "):
         loadgen.get("smtp_source").parse(replace(load, requests=61), output)
 
 
@@ -75,7 +75,7 @@ def test_mailer_distinguishes_good_and_bad_sessions_when_the_server_dies() -> No
 
 def test_mailer_whose_log_is_cut_is_an_error() -> None:
     load, output = recorded("mailer-imap")
-    with pytest.raises(ToolError, match="ends in the middle of a line"):
+    with pytest.raises(ToolError, match="middle of a line"):
         loadgen.get("mailer").parse(load, replace(output, files={"requests.log": output.files["requests.log"][:-3]}))
     with pytest.raises(ToolError, match="made 39 of 40 sessions"):
         shorter = b"".join(output.files["requests.log"].splitlines(keepends=True)[1:])

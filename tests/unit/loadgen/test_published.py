@@ -87,7 +87,7 @@ def test_ab_without_its_server_is_an_error(name: str, said: str) -> None:
 
 @pytest.mark.parametrize("name", ["ab-killed", "httperf-killed"])
 def test_killed_is_an_error(name: str) -> None:
-    with pytest.raises(ToolError, match="did not end within its bound and was killed"):
+    with pytest.raises(ToolError, match=r"not end .*killed"):
         parse(name)
 
 
@@ -95,7 +95,7 @@ def test_killed_is_an_error(name: str) -> None:
 def test_ab_whose_summary_lacks_a_line_is_an_error(line: str) -> None:
     load, output = recorded("ab-good")
     cut = output.stdout[: output.stdout.index(line)]
-    with pytest.raises(ToolError, match=f"its summary has no '{line}"):
+    with pytest.raises(ToolError, match=f"summary has no '{line}"):
         loadgen.get("ab").parse(load, replace(output, stdout=cut))
 
 
@@ -103,7 +103,7 @@ def test_ab_whose_percentiles_are_not_whole_is_an_error() -> None:
     load, output = recorded("ab-good")
     whole = output.files["percentiles.csv"]
     for broken in (b"", whole[:-20], whole.replace(b"50,", b"50;"), whole + b"101,1\n"):
-        with pytest.raises(ToolError, match="does not hold the percentiles"):
+        with pytest.raises(ToolError, match="hold the percentiles"):
             loadgen.get("ab").parse(load, Output(output.stdout, "", 0, {"percentiles.csv": broken}))
 
 
@@ -164,7 +164,7 @@ def test_httperf_that_opened_fewer_connections_than_planned_is_an_error() -> Non
 def test_httperf_whose_summary_lacks_a_line_is_an_error(line: str) -> None:
     load, output = recorded("httperf-good")
     cut = output.stdout[: output.stdout.index(line)]
-    with pytest.raises(ToolError, match="its summary has no"):
+    with pytest.raises(ToolError, match="summary has no"):
         loadgen.get("httperf").parse(load, replace(output, stdout=cut))
 
 

@@ -47,9 +47,7 @@ def test_siege_whose_server_died() -> None:
 
 @pytest.mark.parametrize("name", ["siege-killed", "h2load-killed", "vegeta-killed", "oha-killed"])
 def test_a_killed_tool_is_an_error(name: str) -> None:
-    with pytest.raises(
-        ToolError, match=r"did not end within its bound and was killed; (its last line: '|it printed nothing)"
-    ):
+    with pytest.raises(ToolError, match=r"did not end .*was killed; (its last line: '|it printed nothing)"):
         parse(name)
 
 
@@ -265,7 +263,7 @@ def test_open_loops_get_their_rate() -> None:
 
 def test_tools_are_found_by_listing_the_folder() -> None:
     assert loadgen.names() == ["ab", "h2load", "httperf", "mailer", "oha", "siege", "smtp_source", "vegeta"]
-    with pytest.raises(ToolError, match="there are: ab, h2load, httperf, mailer, oha, siege, smtp_source, vegeta"):
+    with pytest.raises(ToolError, match=", ".join(loadgen.names())):
         loadgen.get("wrk")
 
 
@@ -297,5 +295,5 @@ def test_h2load_that_fell_back_to_http_1_1_is_an_error() -> None:
     load, output = recorded("h2load-good")
     said = Output("Application protocol: http/1.1\n" + output.stdout, output.stderr, 0, output.files)
     assert loadgen.get("h2load").parse(load, said).successful == loadgen.get("h2load").parse(load, output).successful
-    with pytest.raises(ToolError, match=r"^h2load: spoke http/1.1 with the server, not h2$"):
+    with pytest.raises(ToolError, match=r"^h2load: spoke http/1.1 .*, not h2$"):
         loadgen.get("h2load").parse(replace(load, http="2"), said)

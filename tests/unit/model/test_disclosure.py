@@ -38,7 +38,5 @@ def test_an_item_that_does_not_exist_is_one_error() -> None:
     assert HostVars.read("big1", {"vmtoll_disclosure": {"switch": "Arista"}}, "lab.yml").disclosure == {
         "switch": "Arista"
     }
-    with pytest.raises(
-        InventoryError, match=r"lab.yml: big1: vmtoll_disclosure is .*: no item 'swich'; there are: cpu"
-    ):
+    with pytest.raises(InventoryError, match=r"lab.yml: big1: vmtoll_disclosure .*: no item 'swich'; .*: cpu"):
         HostVars.read("big1", {"vmtoll_disclosure": {"swich": "Arista"}}, "lab.yml")

@@ -19,5 +19,5 @@ def test_other_systems_are_no_release_and_an_unknown_suite_names_the_known_ones(
     assert release_of_system("ubuntu", "24.04") is None
     assert release_of_system("debian", "11") is None
     assert release_of_name("Ubuntu 24.04") is None
-    with pytest.raises(UserError, match=r"^suite: unknown suite 'sid'; choose trixie or bookworm$"):
+    with pytest.raises(UserError, match=r"^suite: .*'sid'; choose trixie or bookworm$"):
         release_of_suite("sid")

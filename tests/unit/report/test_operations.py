@@ -4,8 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from markupsafe import escape
 
+from tests.support.page_text import section
+from tests.support.snapshots import assert_snapshot
 from tests.support.synthetic_run import Row, Truth, make_run, rate_load
+from tests.unit.report.test_words import SNAPSHOTS
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.trial import Arm
@@ -64,24 +68,32 @@ def test_each_figure_has_both_sides_and_their_difference(run: Run) -> None:
     assert from_json(to_json(analyse(run))).operations is not None
 
 
-def test_the_page_has_the_table_and_the_course(run: Run) -> None:
+def test_the_words_of_an_operation(run: Run) -> None:
+    """On the page and under its chart; the terminal names what is not zero."""
     analysis = analyse(run)
-    page = html.render(run, analysis)
-    assert '<h2 id="operations">' in page
-    assert "403" in page
-    assert "a pause of 0.4 s, 2 s after the load" in page
-    assert "During pause nginx&#39;s clients had no answer for 404 ms (402 to 405); without it, for 10 ms (" in page
+    (effect,) = analysis.operations or ()
     ((_, chart),) = charts.draw_all(run, analysis, only=["operations"])
-    assert "pause: the highest p99 of a window is 400 ms" in chart.alt
-
-
-def test_the_terminal_names_what_is_not_zero(run: Run) -> None:
-    analysis = analyse(run)
-    text = str(terminal.summary(run, analysis, terminal.rows_of(analysis)))
-    assert "pause, nginx: an operation of 0.4 s, against kvm-default" in text
-    assert "blackout, ms" in text
-    assert "requests lost" not in text
+    assert_snapshot(SNAPSHOTS / "operations.txt", {
+        "An operation": {
+            "what was done": words.deed_text(run.manifest.experiment.during["pause"]),
+            "what was noticed": words.noticed_text(effect),
+            "on the terminal": words.operation_lines(effect),
+            "under its chart": chart.caption,
+            "instead of its chart": chart.alt,
+        },
+    })  # fmt: skip
     assert words.amount_text(None) == words.DASH
+
+
+def test_the_page_and_the_terminal_have_what_was_noticed(run: Run) -> None:
+    analysis = analyse(run)
+    (effect,) = analysis.operations or ()
+    page = html.render(run, analysis)
+    assert words.amount_text(effect.figures["blackout_ms"].with_it) in section(page, "operations")
+    for said in (words.deed_text(run.manifest.experiment.during["pause"]), words.noticed_text(effect)):
+        assert escape(said) in page
+    text = str(terminal.summary(run, analysis, terminal.rows_of(analysis)))
+    assert set(words.operation_lines(effect)) <= set(text.splitlines())
 
 
 def test_a_run_without_operations_has_none(tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
 """Remarks on a run: the largest doubt first, one line a reason, five at most."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.snapshots import assert_snapshot
 from tests.support.synthetic_run import Truth, make_run
+from tests.unit.report.test_words import SNAPSHOTS
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code
@@ -27,13 +30,36 @@ def remarks_on(measured: tuple[Run, Comparison], *changes: dict[str, Any]) -> li
     return remarks(run, [(comparison, replace(clean, **change)) for change in changes])
 
 
-def test_what_explains_most_comes_first_and_once(measured: tuple[Run, Comparison]) -> None:
-    steal, lost = Doubt(Code.STEAL, 1, 2, 1.05), Doubt(Cause.LOST, 0, 4, 1.3)
-    lines = remarks_on(measured, {"doubts": (steal,)}, {"doubts": (replace(steal, size=1.02), lost)})
-    assert lines == [
-        "4 lost trials can explain 37.9% of a difference (nginx)",
-        "steal (3 trials) can explain 7% of a difference (nginx)",
-    ]
+STEAL, LOST = Doubt(Code.STEAL, 1, 2, 1.05), Doubt(Cause.LOST, 0, 4, 1.3)
+UNDECIDED = {"kind": Kind.UNDECIDED}
+FINDINGS = UNDECIDED | {"because": VerdictReason.FINDINGS, "doubts": (Doubt(Code.STEAL, 3, 3, 2.5),)}
+FEW = UNDECIDED | {"because": VerdictReason.FEW_BLOCKS}
+NOISE = UNDECIDED | {"because": VerdictReason.NOISE}
+DOUBTED = tuple(Doubt(code, 1, 1, 1.1) for code in (Code.STEAL, Code.BACKGROUND_CPU, Code.RETRANSMITS, Code.STALLED))
+MANY: list[dict[str, Any]] = [
+    {"doubts": DOUBTED, "notes": (FewBlocks(6),)},
+    {"kind": Kind.NOT_JUDGED, "because": VerdictReason.NO_FIGURE},
+    {"kind": Kind.UNDECIDED, "because": VerdictReason.LIMIT},
+]
+ROWS: dict[str, list[dict[str, Any]]] = {
+    "what explains most comes first, and once": [{"doubts": (STEAL,)}, {"doubts": (replace(STEAL, size=1.02), LOST)}],
+    "a verdict that findings keep open": [FINDINGS, {}],
+    "undecided without a look": [UNDECIDED | {"because": VerdictReason.NO_LOOK_YET}],
+    "undecided by few blocks": [FEW],
+    "undecided by few boots": [FEW | {"boots": 2}],
+    "undecided by a limit": [UNDECIDED | {"because": VerdictReason.LIMIT}],
+    "undecided by noise, and more blocks would decide": [NOISE | {"blocks_needed": 4}],
+    "undecided by noise": [NOISE],
+    "five of many": MANY,
+}  # fmt: skip
+
+
+def test_the_remarks(measured: tuple[Run, Comparison], tmp_path: Path) -> None:
+    said = {name: remarks_on(measured, *rows) for name, rows in ROWS.items()}
+    names = ["kernel", "packages: libc6", "packages: ethtool"]
+    undeclared = [{"fact": name, "values": {"metal": "1", "kvm-default": "2"}} for name in names]
+    said["undeclared differences by kind"] = remarks(load_run(make_run(tmp_path, Truth(undeclared=undeclared))), [])
+    assert_snapshot(SNAPSHOTS / "remarks.txt", {"Remarks": said})
 
 
 def test_what_explains_next_to_nothing_is_left_out(measured: tuple[Run, Comparison]) -> None:
@@ -42,46 +68,5 @@ def test_what_explains_next_to_nothing_is_left_out(measured: tuple[Run, Comparis
     assert remarks_on(measured, {"doubts": (of_a_tiny_difference,), "estimate": Estimate(1.001)}) == []
 
 
-def test_a_verdict_that_findings_keep_open_is_named(measured: tuple[Run, Comparison]) -> None:
-    open_one = {"kind": Kind.UNDECIDED, "because": VerdictReason.FINDINGS, "doubts": (Doubt(Code.STEAL, 3, 3, 2.5),)}
-    assert remarks_on(measured, open_one, {}) == [
-        "steal (6 trials) can explain all of a difference (nginx)",
-        "1 of 2 undecided: only findings and lost trials leave them open",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("because", "needed", "why"),
-    [
-        (VerdictReason.NO_LOOK_YET, None, "the run has had no look at them yet"),
-        (VerdictReason.FEW_BLOCKS, None, "a verdict needs 3 blocks or more"),
-        (VerdictReason.LIMIT, None, "the client or the link, not the server, set the figure"),
-        (VerdictReason.NOISE, 4, "4 more blocks would show a difference of 2%"),
-        (VerdictReason.NOISE, None, "these blocks differ too much from each other"),
-    ],
-)
-def test_each_reason_to_be_undecided_has_a_line(
-    measured: tuple[Run, Comparison], because: VerdictReason, needed: int | None, why: str
-) -> None:
-    change = {"kind": Kind.UNDECIDED, "because": because, "blocks_needed": needed}
-    assert remarks_on(measured, change) == [f"1 of 1 undecided: {why}"]
-
-
-def test_a_run_by_boots_needs_boots(measured: tuple[Run, Comparison]) -> None:
-    change = {"kind": Kind.UNDECIDED, "because": VerdictReason.FEW_BLOCKS, "boots": 2}
-    assert remarks_on(measured, change) == ["1 of 1 undecided: a verdict needs 3 boots or more"]
-
-
 def test_at_most_five_lines_are_left(measured: tuple[Run, Comparison]) -> None:
-    codes = (Code.STEAL, Code.BACKGROUND_CPU, Code.RETRANSMITS, Code.STALLED)
-    few = FewBlocks(6)
-    rows: list[dict[str, Any]] = [
-        {"doubts": tuple(Doubt(code, 1, 1, 1.1) for code in codes), "notes": (few,)},
-        {"kind": Kind.NOT_JUDGED, "because": VerdictReason.NO_FIGURE},
-        {"kind": Kind.UNDECIDED, "because": VerdictReason.LIMIT},
-    ]
-    lines = remarks_on(measured, *rows)
-    assert len(lines) == MOST_REMARKS
-    assert [line.split()[0] for line in lines[:3]] == ["steal", "background-cpu", "retransmits"]
-    assert lines[3].startswith("1 not judged: no block has a figure of both sides (nginx)")
-    assert lines[4].startswith("1 of 3 undecided: ")
+    assert len(remarks_on(measured, *MANY)) == MOST_REMARKS

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.snapshots import assert_snapshot
 from tests.support.synthetic_run import Truth, closed_load, make_run, share_load
+from tests.unit.report.test_words import SNAPSHOTS
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code
@@ -22,6 +24,9 @@ pytestmark = pytest.mark.slow
 COMMITTED = subprocess.run(
     ["git", "ls-files", "results/*/*/run.json"], cwd=PROJECT, capture_output=True, text=True, check=True
 ).stdout.split()
+
+
+TWO_GUESTS = Truth({"nginx": 0.9}, guests=("kvm-2009", "kvm-default"))
 
 
 def made(parent: Path, truth: Truth) -> Run:
@@ -40,35 +45,9 @@ def fixed(measured: Verdict, levels: tuple[float, float] | None, **keys: Any) ->
     return replace(clean, **keys)
 
 
-SHOWN = """\
-In 3 comparisons of requests per second, the guest is slower in 2 (at least
-1.10× to 71×), equivalent in 1.
-metal and kvm-default, 6 blocks, one host, one boot, A/A difference at most 1.2%
-
-              metal    guest  ratio (interval)         verdict
-requests per second · 10 users
-  lighttpd  7,707/s  7,700/s  0.999× (0.991 to 1.01)   equal
-  lighttz   5,841/s   81.8/s  each block 10 to 1,100×  slower
-  nginx     8,071/s  7,259/s  0.9× (<0.397 to 0.909)   slower
-p99 latency (closed loop) · 10 users
-  lighttpd  1.17 ms   980 µs  0.837× (0.801 to 0.874)  faster
-  lighttz   1.19 ms  29.4 ms  25× (<0.001 to >10,000)  undecided
-  nginx           –        –  –                        not judged
-host CPU per request · 10 users
-  lighttpd  52.7 µs  84.5 µs  1.60× (1.59 to 1.61)     more CPU
-  lighttz   41.1 µs   981 µs  24× (17 to >32)          more CPU
-  nginx     44.6 µs  44.8 µs  1.00× (0.97 to 1.05)     undecided
-
-steal (3 trials) can explain 46.3% of a difference (nginx)
-1 not judged: no block has a figure of both sides (nginx)
-1 of 9 undecided: the client or the link, not the server, set the figure
-1 of 9 undecided: 14 more blocks would show a difference of 2%
-"""
-
-
 def test_a_run_is_an_answer_a_table_and_remarks(tmp_path: Path) -> None:
-    """Every kind of verdict; the figures are set here, so that the text depends on none of the engine's numbers."""
-    run = made(tmp_path, Truth({"lighttpd": 1.0, "lighttz": 0.5, "nginx": 0.9}))
+    """Of every kind of verdict the figures are set here, so that its text depends on none of the engine's numbers."""
+    run = made(tmp_path / "every", Truth({"lighttpd": 1.0, "lighttz": 0.5, "nginx": 0.9}))
     analysis = analyse(run)
     steal = Doubt(Code.STEAL, 1, 2, 1.05)
     every_block = {"by_every_block": True, "blocks_range": Estimate(0.014, 1 / 1100, 0.1)}
@@ -97,7 +76,19 @@ def test_a_run_is_an_answer_a_table_and_remarks(tmp_path: Path) -> None:
         for n, c in enumerate(analysis.comparisons)
     ]
     analysis = replace(analysis, comparisons=tuple(comparisons), noise_floor=0.012)
-    assert summary(run, analysis, rows_of(analysis)).plain == SHOWN.rstrip()
+    says_nothing = made(tmp_path / "nothing", Truth({"nginx": 0.9}))
+    of_closed_loop = analyse(says_nothing)
+    incomplete = made(tmp_path / "incomplete", Truth({"nginx": 0.9}, blocks=2, status="running"))
+    planned = replace(incomplete, manifest=incomplete.manifest.model_copy(update={"trials_planned": 18}))
+    shown = {
+        "Every kind of verdict": summary(run, analysis, rows_of(analysis)).plain,
+        "A figure that says nothing": summary(says_nothing, of_closed_loop, rows_of(of_closed_loop, ["tail"])).plain,
+        "An incomplete run": text_of(planned),
+        "No guest": text_of(made(tmp_path / "alone", Truth({"nginx": 0.9}, guests=()))),
+        "Metal against a guest": text_of(made(tmp_path / "turned", Truth({"nginx": 0.5}, baseline="kvm-default"))),
+        "Two guests": text_of(made(tmp_path / "two", TWO_GUESTS)),
+    }
+    assert_snapshot(SNAPSHOTS / "terminal.txt", {name: {"a run": text} for name, text in shown.items()})
 
 
 def headings_and_labels(text: str) -> list[str]:
@@ -127,9 +118,8 @@ def test_servers_with_long_names_stay_apart(tmp_path: Path) -> None:
 
 
 def test_several_guests_are_in_the_labels(tmp_path: Path) -> None:
-    text = text_of(made(tmp_path, Truth({"nginx": 0.9}, guests=("kvm-2009", "kvm-default"))))
+    text = text_of(made(tmp_path, TWO_GUESTS))
     assert headings_and_labels(text)[:3] == ["requests per second · nginx · 10 users", "on kvm-2009", "on kvm-default"]
-    assert "\nmetal and 2 guests, 6 blocks, one host" in text
 
 
 def test_each_figure_has_rows_where_it_says_something(tmp_path: Path) -> None:
@@ -142,33 +132,6 @@ def test_each_figure_has_rows_where_it_says_something(tmp_path: Path) -> None:
         name for name in METRICS for _ in range(2)
     ]
     assert rows_of(analysis, servers=["lighttz"]) == []
-
-
-def test_of_a_figure_that_says_nothing_the_reason_is_shown(tmp_path: Path) -> None:
-    run = made(tmp_path, Truth({"nginx": 0.9}))
-    analysis = analyse(run)
-    text = summary(run, analysis, rows_of(analysis, ["tail"])).plain
-    assert "  nginx      –      –  –                 not judged\n" in text
-    assert text.endswith("\n1 not judged: a closed loop hides stalls, so it has no tail (nginx)")
-
-
-def test_an_incomplete_run_says_so(tmp_path: Path) -> None:
-    run = made(tmp_path, Truth({"nginx": 0.9}, blocks=2, status="running"))
-    text = text_of(replace(run, manifest=run.manifest.model_copy(update={"trials_planned": 18})))
-    assert "\nincomplete: 6 of 18 trials, metal and kvm-default, 2 blocks, " in text
-    assert text.endswith("\n3 of 3 undecided: a verdict needs 3 blocks or more")
-
-
-def test_undeclared_differences_are_counted_by_kind(tmp_path: Path) -> None:
-    names = ["kernel", "packages: libc6", "packages: ethtool"]
-    undeclared = [{"fact": name, "values": {"metal": "1", "kvm-default": "2"}} for name in names]
-    run = made(tmp_path, Truth({"nginx": 0.9}, undeclared=undeclared))
-    assert words.remarks(run, [])[-1] == "3 undeclared differences of the machines: packages (2), kernel"
-
-
-def test_without_a_guest_there_is_an_answer_and_no_table(tmp_path: Path) -> None:
-    text = text_of(made(tmp_path, Truth({"nginx": 0.9}, guests=())))
-    assert text == "There is no second environment to compare.\n6 blocks, one host, one boot, A/A difference unknown"
 
 
 @pytest.mark.parametrize("file", COMMITTED, ids=lambda file: file.split("/")[1])

@@ -37,7 +37,7 @@ def test_a_failed_trial_is_repeated_once_automatically(accident: Code) -> None:
 @pytest.mark.injects(Code.TIMED_OUT)
 def test_a_load_that_was_not_answered_in_time_is_a_failure_and_no_accident() -> None:
     """Its second attempt was a free draw: a guest too slow for every first one was found equivalent."""
-    with pytest.raises(ToolTimeoutError, match="siege did not end within its bound"):
+    with pytest.raises(ToolTimeoutError, match=r"siege .*not end "):
         raise_if_killed(Output("", "", -9, timed_out=True), "siege")
     assert FINDINGS[Code.TIMED_OUT].severity is Validity.INVALID
     assert next_attempt(BLOCK, [ended(FIRST, 1, Code.TIMED_OUT)]) == (SECOND, 1)

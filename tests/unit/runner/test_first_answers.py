@@ -94,7 +94,7 @@ def test_mistakes_are_named(tmp_path: Path, keys: dict[str, Any], said: str) -> 
 
 def test_a_guest_whose_host_is_not_named_is_refused(tmp_path: Path) -> None:
     resolved = read(tmp_path)
-    with pytest.raises(ExperimentError, match="the inventory does not say what starts guest; set vmtoll_kvm_host"):
+    with pytest.raises(ExperimentError, match=r"what starts guest; .*vmtoll_kvm_host"):
         check_inventory(resolved, inventory(is_seen=False), Path("lab.yml"))
     check_inventory(resolved, inventory(), Path("lab.yml"))
 
@@ -119,8 +119,8 @@ def test_guests_that_cannot_be_started_are_refused_before_anything_is_measured(t
         return cast(Session, state)
 
     guest = inventory().suts["kvm-default"]
-    with pytest.raises(ExperimentError, match="first_answer: guest: vmtoll cannot boot what runs this guest"):
+    with pytest.raises(ExperimentError, match=r"first_answer: guest: .*cannot boot "):
         check_starts(session(ProcessGuest(guest, cast(Any, Line(0)))))
-    with pytest.raises(ExperimentError, match=r"guest does not boot by systemd, .* leave `boot` out"):
+    with pytest.raises(ExperimentError, match=r"guest .*systemd, .* leave `boot`"):
         check_starts(session(None, status=1))
     check_starts(session(None))

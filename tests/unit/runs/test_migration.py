@@ -39,7 +39,7 @@ def test_the_figures_stay_the_same(run: Path, older: Path) -> None:
 
 
 def test_an_older_run_names_the_way_out(older: Path) -> None:
-    with pytest.raises(LoadError, match=rf"run\.json: schema 2, but this vmtoll reads {SCHEMA}; run `vmtoll migrate"):
+    with pytest.raises(LoadError, match=rf"run\.json: schema 2, .*reads {SCHEMA}; run `vmtoll migrate"):
         load_run(older)
 
 
@@ -63,7 +63,7 @@ def test_a_run_that_is_written_is_left_alone(older: Path) -> None:
     before = (older / TRIALS).read_bytes()
     with (older / ".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ResultsError, match="another process is running this run"):
+        with pytest.raises(ResultsError, match=r"another process .*this run"):
             migrate(older, MANIFEST, FILES)
     assert (older / TRIALS).read_bytes() == before
 

@@ -154,7 +154,7 @@ def test_one_process_holds_a_run(tmp_path: Path) -> None:
     Store(tmp_path / "run").close()
     with pytest.raises(ResultsError, match="exists already"):
         Store.create(tmp_path / "run")
-    with pytest.raises(ResultsError, match="no such folder; give results"):
+    with pytest.raises(ResultsError, match="no such folder; "):
         Store(tmp_path / "other")
 
 
@@ -292,7 +292,7 @@ def test_kvm_only_when_guest_and_definition_agree(role: str, said: str, xml: str
 
 def test_a_folder_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("Dear")
-    with pytest.raises(ResultsError, match="no run in this folder; give results/<experiment>/<run-id>"):
+    with pytest.raises(ResultsError, match=r"no run .*results/<experiment>/<run-id>"):
         Store(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["letter.txt"]
 

@@ -36,7 +36,7 @@ def test_guests_are_explained_and_the_blocks_stay_as_they_are(tmp_path: Path) ->
 
 def test_a_plan_names_the_trials_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     print_plan(plan(read(tmp_path, noise_floor=None)), resumed=False)
-    assert "then 3 trials in which exits are traced" in capsys.readouterr().out.splitlines()
+    assert "\nthen 3 trials in which exits " in capsys.readouterr().out
     print_plan(plan(read(tmp_path, explain=None)), resumed=False)
     assert "traced" not in capsys.readouterr().out
 

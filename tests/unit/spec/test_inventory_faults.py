@@ -1,14 +1,18 @@
 """What is wrong with an inventory is found before anything connects."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.snapshots import assert_snapshot
 from tests.support.this_machine import data
 from vmtoll.model.errors import InventoryError
 from vmtoll.spec.inventory_faults import InventoryData, Purpose, check_inventory, faults
 
+SNAPSHOT = Path(__file__).with_name("snapshots") / "inventory-faults.txt"
+LIST = "; allowed: "  # the profiles that vmtoll has
 GOOD: dict[str, dict[str, Any]] = {
     "load": {"group": "clients"},
     "big": {"group": "metal_hosts", "vmtoll_environment": "metal"},
@@ -37,70 +41,23 @@ def test_a_good_inventory_has_no_faults() -> None:
     assert list(faults(InventoryData(data(**GOOD), Path("lab.yml")))) == []
 
 
-def test_labels_that_contradict_the_groups_are_errors() -> None:
-    """With both, every sign of a report would be inverted."""
-    swapped = {
-        **GOOD,
-        "big": GOOD["big"] | {"vmtoll_environment": "kvm-default"},
-        "small": GOOD["small"] | {"vmtoll_environment": "metal"},
-    }
-    assert found(swapped) == [
-        ("big", "it is in the group `metal_hosts`, and vmtoll_environment is the guest profile kvm-default"),
-        ("small", "it is in the group `kvm_guests`, and vmtoll_environment is metal"),
-    ]
-
-
 def test_a_guest_has_a_host_and_a_domain_or_neither() -> None:
     """Without both it is a tenant's."""
     assert found(changed("small", vmtoll_kvm_host=None, vmtoll_domain=None)) == []
-    assert found(changed("small", vmtoll_kvm_host=None)) == [("small", "vmtoll_kvm_host is not set")]
-    assert found(changed("small", vmtoll_domain=None)) == [("small", "vmtoll_domain is not set")]
-    made = changed("small", vmtoll_kvm_host=None, vmtoll_domain=None, vmtoll_profile="kvm-default", vmtoll_cpus="1")
-    assert found(made) == [("small", "vmtoll_kvm_host is not set"), ("small", "vmtoll_domain is not set")]
-
-
-def test_metal_and_guest_in_each_others_group_are_seen_by_what_they_have() -> None:
-    """With the labels changed as well, every sign of a report would be inverted."""
-    swapped = {
-        **GOOD,
-        "host": {"group": "kvm_hosts", "ansible_host": "192.0.2.2"},
-        "small": GOOD["big"] | {"ansible_host": "192.0.2.3", "vmtoll_kvm_host": "host", "vmtoll_domain": "small"},
-        "big": {"group": "kvm_guests", "ansible_host": "192.0.2.2", "vmtoll_environment": "kvm-default"},
-    }
-    assert sorted(found(swapped)) == [
-        ("big", "its address 192.0.2.2 is that of the KVM host host"),
-        ("small", "it is in the group `metal_hosts`, and vmtoll_domain says that it is a guest"),
-    ]
 
 
 def test_a_guest_at_the_address_of_metal_is_an_error() -> None:
     """Also one whose host is not named."""
     own = {"vmtoll_kvm_host": None, "vmtoll_domain": None}
-    tenant = changed("small", **own, ansible_host="big")
-    assert found(tenant) == [("small", "its address big is that of the metal machine big")]
+    assert found(changed("small", **own, ansible_host="big"))
     assert found(changed("small", **own, ansible_host="big", ansible_port=2222)) == []
-
-
-def test_all_that_is_wrong_is_told_at_once() -> None:
-    """A wrong value hides nothing else, and what follows from it alone is not told again."""
-    many = changed("small", ansible_ssh_port="abc", vmtoll_environment="kvm-defualt", vmtoll_kvm_host="hots")
-    many["big"] = GOOD["big"] | {"vmtoll_workers": "zero"}
-    many["load"] = GOOD["load"] | {"vmtoll_link": "fast"}
-    assert sorted((machine, said.partition("; allowed")[0]) for machine, said in found(many)) == [
-        ("big", "vmtoll_workers is 'zero': must be a valid integer"),
-        ("load", "vmtoll_link is 'fast': not a link; give `unshaped`, or a rate such as `100mbit` or `1gbit`"),
-        ("small", "ansible_port is 'abc': must be a valid integer"),
-        ("small", "unknown vmtoll_environment 'kvm-defualt' (did you mean 'kvm-default'?)"),
-        ("small", "vmtoll_kvm_host is 'hots', which is not in the group `kvm_hosts`"),
-    ]
 
 
 def test_a_wrong_value_hides_no_fault_of_a_machine_whose_name_contains_the_other() -> None:
     """The guest `small-2` lacks its domain, and `small` has a wrong one."""
-    second = {**GOOD["small"], "vmtoll_domain": None}
-    both = changed("small", vmtoll_domain=["a"]) | {"small-2": second}
-    assert ("small-2", "vmtoll_domain is not set") in found(both)
-    assert ("small", "vmtoll_domain is not set") not in found(both)
+    both = changed("small", vmtoll_domain=["a"]) | {"small-2": {**GOOD["small"], "vmtoll_domain": None}}
+    unset = "vmtoll_domain is not set"
+    assert [machine for machine, said in found(both) if said == unset] == ["small-2"]
 
 
 def test_what_is_wrong_for_all_is_one_line() -> None:
@@ -114,15 +71,14 @@ def test_a_password_is_an_error(name: str) -> None:
     """Ansible would log in by it, and vmtoll would not."""
     (said,) = found(changed("big", **{name: "secret"}))
     assert said[0] == "big"
-    assert said[1].startswith(f"{name} is set, and vmtoll logs in by keys")
+    assert said[1].startswith(f"{name} is set")
     assert "secret" not in said[1]
 
 
 def test_load_goes_by_ipv4_and_ssh_by_either() -> None:
     assert found(changed("load", ansible_host="2001:db8::1")) == []
     assert found(changed("big", ansible_host="2001:db8::1", vmtoll_address="192.0.2.1")) == []
-    said = found(changed("big", ansible_host="2001:db8::1"))
-    assert said == [("big", "load would go to 2001:db8::1, and vmtoll's servers listen on IPv4 only")]
+    assert found(changed("big", ansible_host="2001:db8::1"))
     assert found(changed("big", ansible_host="2001:db8::1"), purpose="machines") == []
 
 
@@ -140,13 +96,14 @@ def test_a_group_that_is_nearly_ours_is_an_error(misspelt: str, group: str) -> N
     hosts = {name: given | {"group": misspelt} if given["group"] == group else given for name, given in GOOD.items()}
     if group == "suts":
         hosts |= {"more": {"group": misspelt}}
-    said = found(hosts)
-    assert said[0] == ("", f"unknown group `{misspelt}`, and no group `{group}`")
+    machine, said = found(hosts)[0]
+    assert (machine, re.findall("`(.*?)`", said)) == ("", [misspelt, group])
 
 
 @pytest.mark.parametrize("misspelt", ["client", "CLIENTS", "Clients", "clientss"])
 def test_a_group_beside_ours_that_loses_machines_is_an_error(misspelt: str) -> None:
-    assert found({**GOOD, "load2": {"group": misspelt}}) == [("", f"unknown group `{misspelt}` next to `clients`")]
+    ((machine, said),) = found({**GOOD, "load2": {"group": misspelt}})
+    assert (machine, re.findall("`(.*?)`", said)) == ("", [misspelt, "clients"])
     assert found({**GOOD, "load2": {"group": misspelt, "vmtoll_back_s": 1}})[0][1].startswith("unknown group")
     twin = data(**GOOD) | {misspelt: {"hosts": ["load"]}}
     assert list(faults(InventoryData(twin, Path("lab.yml")))) == [], "no machine is lost"
@@ -157,7 +114,7 @@ def test_short_names_of_others_are_left_in_peace_unless_they_hold_what_is_ours()
     assert found({**GOOD, "a": {"group": "dell"}, "b": {"group": "sets"}}) == []
     parent = data(**GOOD) | {"sutz": {"children": ["metal_hosts", "kvm_guests"]}}
     (fault,) = faults(InventoryData(parent, Path("lab.yml")))
-    assert fault.observation == "unknown group `sutz`, and no group `suts`"
+    assert re.findall("`(.*?)`", fault.observation) == ["sutz", "suts"]
 
 
 SECOND = GOOD["small"] | {"vmtoll_environment": "kvm-tuned", "ansible_host": "small2"}
@@ -209,11 +166,6 @@ def test_groups_and_hosts_of_others_are_left_in_peace() -> None:
     assert list(faults(InventoryData(parent, Path("lab.yml")))) == [], "our hosts may be in more groups"
 
 
-def test_a_host_with_our_variables_in_no_group_of_ours_is_an_error() -> None:
-    lost = {**GOOD, "big2": {"group": "bare", "vmtoll_environment": "metal"}}
-    assert found(lost) == [("big2", "it has vmtoll_environment, and is in none of our groups")]
-
-
 def test_every_error_is_told_at_once_with_file_host_and_key() -> None:
     wrong = {
         **GOOD,
@@ -224,14 +176,14 @@ def test_every_error_is_told_at_once_with_file_host_and_key() -> None:
     with pytest.raises(InventoryError) as told:
         check_inventory(InventoryData(data(**wrong), Path("lab.yml")), limited=False, purpose="load")
     first, *lines = str(told.value).splitlines()
-    assert first == "lab.yml: 4 errors; nothing was started:"
-    for start in ("load: vmtoll_back_s is 'soon'", "load: vmtoll_link is 'fast': not a link; give `unshaped`",
-                  "small: vmtoll_kvm_host is 'hots'", "big: unknown variable vmtoll_worker; did you mean"):  # fmt: skip
+    assert first.startswith("lab.yml: 4 errors; ")
+    for start in ("load: vmtoll_back_s is 'soon'", "load: vmtoll_link is 'fast'", "small: vmtoll_kvm_host is 'hots'",
+                  "big: unknown variable vmtoll_worker"):  # fmt: skip
         assert sum(line.startswith(f"  {start}") for line in lines) == 1, (start, lines)
 
 
 def test_one_error_is_one_line() -> None:
-    with pytest.raises(InventoryError, match=r"^lab\.yml: big: unknown variable vmtoll_worker; did you mean") as told:
+    with pytest.raises(InventoryError, match=r"^lab\.yml: big: .* vmtoll_worker; .*vmtoll_workers") as told:
         check_inventory(
             InventoryData(data(**changed("big", vmtoll_worker=4)), Path("lab.yml")), limited=False, purpose="load"
         )
@@ -253,7 +205,7 @@ def test_what_is_not_to_be_measured_needs_neither_clients_nor_environments() -> 
     del hosts["small"]["vmtoll_environment"]
     assert found(hosts, purpose="machines") == []
     assert {machine for machine, _ in found(hosts)} == {"", "small"}
-    assert found({"db": {"group": "databases"}}, purpose="machines") == [("", "no machine is in any of our groups")]
+    assert [machine for machine, _ in found({"db": {"group": "databases"}}, purpose="machines")] == [""]
 
 
 def test_hosts_of_any_group_may_be_tuned() -> None:
@@ -267,30 +219,76 @@ def test_names_at_one_address_have_ports_of_their_own() -> None:
     hosts = {name: given | here for name, given in GOOD.items()}
     hosts["big"] = hosts["big"] | {"vmtoll_http_port": 8081}
     assert found(hosts) == []
-    assert found(changed("big", vmtoll_http_port=8081)) == [("", "vmtoll_http_port is 8081 on big, 8080 on small")]
 
 
 def test_a_guest_has_one_name_on_its_host_whatever_runs_it() -> None:
     by_qmp = changed("small", vmtoll_domain=None, vmtoll_qmp_socket="/run/small.qmp")
     assert found(by_qmp) == []
-    both = changed("small", vmtoll_qmp_socket="/run/small.qmp")
-    assert found(both) == [("small", "vmtoll_domain and vmtoll_qmp_socket are both set")]
-    twice = {**by_qmp, "small-2": {**by_qmp["small"], "vmtoll_environment": "kvm-tuned"}}
-    assert ("", "small and small-2 have the same vmtoll_qmp_socket") in found(twice)
     relative = changed("small", vmtoll_domain=None, vmtoll_qmp_socket="small.qmp")
     assert {machine for machine, _ in found(relative)} == {"small"}
-
-
-def test_a_guest_of_qemu_does_not_have_the_name_of_a_domain_on_its_host() -> None:
-    """The agent there counts and resumes guests by name."""
-    other = {**GOOD["small"], "vmtoll_environment": "kvm-tuned", "vmtoll_domain": "small"}
-    hosts = {**changed("small", vmtoll_domain=None, vmtoll_qmp_socket="/run/small.qmp"), "web": other}
-    assert found(hosts) == [("small", "its name is the vmtoll_domain of web, on the same KVM host")]
 
 
 def test_a_unit_starts_a_guest_of_qemu_and_alone_is_one_of_another_monitor() -> None:
     with_socket = changed("small", vmtoll_domain=None, vmtoll_qmp_socket="/q", vmtoll_unit="small.service")
     assert found(with_socket) == []
     assert found(changed("small", vmtoll_domain=None, vmtoll_unit="small.service")) == []
-    two = changed("small", vmtoll_domain=None, vmtoll_vmid=101, vmtoll_unit="small.service")
-    assert found(two) == [("small", "vmtoll_vmid and vmtoll_unit are both set")]
+
+
+BY_QMP = GOOD["small"] | {"vmtoll_domain": None, "vmtoll_qmp_socket": "/run/small.qmp"}
+WRONG = {
+    # With both, every sign of a report would be inverted.
+    "labels that contradict the groups": GOOD
+    | {
+        "big": GOOD["big"] | {"vmtoll_environment": "kvm-default"},
+        "small": GOOD["small"] | {"vmtoll_environment": "metal"},
+    },
+    "metal and guest in each other's group": GOOD
+    | {
+        "host": {"group": "kvm_hosts", "ansible_host": "192.0.2.2"},
+        "small": GOOD["big"] | {"ansible_host": "192.0.2.3", "vmtoll_kvm_host": "host", "vmtoll_domain": "small"},
+        "big": {"group": "kvm_guests", "ansible_host": "192.0.2.2", "vmtoll_environment": "kvm-default"},
+    },
+    "a guest without its host": changed("small", vmtoll_kvm_host=None),
+    "a guest without its domain": changed("small", vmtoll_domain=None),
+    "a guest to be made, without both": changed(
+        "small", vmtoll_kvm_host=None, vmtoll_domain=None, vmtoll_profile="kvm-default", vmtoll_cpus="1"
+    ),
+    "a guest at the address of metal": changed(
+        "small", vmtoll_kvm_host=None, vmtoll_domain=None, ansible_host="big"
+    ),
+    # A wrong value hides nothing else, and what follows from it alone is not told again.
+    "several wrong values": changed(
+        "small", ansible_ssh_port="abc", vmtoll_environment="kvm-defualt", vmtoll_kvm_host="hots"
+    )
+    | {"big": GOOD["big"] | {"vmtoll_workers": "zero"}, "load": GOOD["load"] | {"vmtoll_link": "fast"}},
+    "an unknown variable": changed("big", vmtoll_worker=4),
+    "a password": changed("big", ansible_password="secret"),
+    "load over IPv6": changed("big", ansible_host="2001:db8::1"),
+    "a group that is nearly ours, which is missing": {**GOOD, "load": {"group": "client"}},
+    "a group that is nearly ours, next to it": {**GOOD, "load2": {"group": "client"}},
+    "a host in no group of ours": {**GOOD, "big2": {"group": "bare", "vmtoll_environment": "metal"}},
+    "groups of others alone": {"db": {"group": "databases"}},
+    "two ports": changed("big", vmtoll_http_port=8081),
+    "a domain and a QMP socket": changed("small", vmtoll_qmp_socket="/run/small.qmp"),
+    "one QMP socket twice": {**GOOD, "small": BY_QMP, "small-2": BY_QMP | {"vmtoll_environment": "kvm-tuned"}},
+    # The agent of that host counts and resumes guests by name.
+    "a guest of QEMU with the name of a domain": {
+        **GOOD, "small": BY_QMP,
+        "web": GOOD["small"] | {"vmtoll_environment": "kvm-tuned", "vmtoll_domain": "small"},
+    },
+    "a VM of Proxmox VE with a unit": changed(
+        "small", vmtoll_domain=None, vmtoll_vmid=101, vmtoll_unit="small.service"
+    ),
+}  # fmt: skip
+
+
+def test_the_words_of_what_is_wrong() -> None:
+    def said(hosts: dict[str, Any]) -> list[str]:
+        every = faults(InventoryData(data(**hosts), Path("lab.yml")))
+        return [
+            f"{fault.machine}: {fault.observation.partition(LIST)[0]} / {fault.advice}"
+            for fault in every
+            if fault.is_error
+        ]
+
+    assert_snapshot(SNAPSHOT, {"What is wrong / and the way out": {name: said(hosts) for name, hosts in WRONG.items()}})

@@ -1,10 +1,12 @@
 """Guest profiles that experiments make, and the facts that their keys explain."""
 
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.support.snapshots import assert_snapshot
 from vmtoll.guests import profiles
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.experiment import Experiment, ProfileVariant
@@ -54,7 +56,7 @@ def test_every_command_knows_the_guests_of_vary(folder: Path) -> None:
 
 def test_two_experiments_that_make_one_name_differently_are_named(folder: Path) -> None:
     experiment(folder, environments=["kvm-default"], vary={"kernel": [None, "a-b"]})
-    with pytest.raises(ExperimentError, match=r"kvm-default-kernel-a-b is another guest than in .*mine.yml"):
+    with pytest.raises(ExperimentError, match=r"kvm-default-kernel-a-b is another .*mine.yml"):
         experiment(folder, "other", environments=["kvm-default"], vary={"kernel": ["a.b"]})
 
 
@@ -86,7 +88,7 @@ def test_a_release_explains_its_packages_and_servers(folder: Path) -> None:
     assert siblings.declared_differences == made.declared_differences, (
         "both build on one profile, which is not measured"
     )
-    assert "release: trixie instead of bookworm" in factors_text(siblings, "trixie", "bookworm")
+    assert re.search("release: trixie .*bookworm", factors_text(siblings, "trixie", "bookworm"))
 
 
 def test_a_profile_of_a_file_that_builds_on_another_is_a_factor_too(folder: Path) -> None:
@@ -102,12 +104,12 @@ def test_a_profile_of_a_file_that_builds_on_another_is_a_factor_too(folder: Path
 def test_the_factors_of_two_environments_in_words(folder: Path) -> None:
     vary = {"kernel": [None, "linux-image-a"], "cmdline": [[], ["x=1", "y"]], "halt_poll_ns": [None, 0]}
     made = experiment(folder, environments=["kvm-default"], vary=vary)
-    assert profile_text(made.profiles["kvm-default-kernel-a"]) == "kvm-default with kernel linux-image-a"
-    text = factors_text(made, "kvm-default-kernel-a", "kvm-default")
-    assert text.startswith("kvm-default-kernel-a differs from kvm-default by design in kernel: linux-image-a instead ")
-    assert factors_text(made, "kernel-a-cmdline-x-1-y-halt-poll-ns-0", "kvm-default-kernel-a").endswith(
-        "by design in cmdline: x=1 y instead of that of kvm-default; halt_poll_ns: 0 instead of that of kvm-default"
-    )
+    said = {
+        "a profile": profile_text(made.profiles["kvm-default-kernel-a"]),
+        "one factor": factors_text(made, "kvm-default-kernel-a", "kvm-default"),
+        "two factors": factors_text(made, "kernel-a-cmdline-x-1-y-halt-poll-ns-0", "kvm-default-kernel-a"),
+    }
+    assert_snapshot(Path(__file__).with_name("snapshots") / "factors.txt", {"Factors": said})
     assert not factors_text(made, "kvm-default", "kvm-default")
     unknown = experiment(folder, environments=["kvm-default", "kvm-2009"])
     assert not factors_text(unknown, "kvm-2009", "kvm-default")
@@ -135,7 +137,7 @@ def test_two_profiles_that_differ_in_nothing_are_named(folder: Path) -> None:
     for name, text in {"a": cloud, "b": cloud, "same": "of: [kvm-default]\n", "x": "", "y": ""}.items():
         (folder / f"environments/{name}.yml").write_text(f"description: {name}\n{text}")
     for pair, said in ({"a": "b"}, "a and b"), ({"kvm-default": "same"}, "kvm-default and same"):
-        with pytest.raises(ExperimentError, match=f"the profiles {said} differ in nothing; remove one"):
+        with pytest.raises(ExperimentError, match=f"{said} differ in nothing"):
             experiment(folder, environments=[*pair, *pair.values()])
     assert experiment(folder, environments=["x", "y"]), "guests of others, of which no profile says what they are"
 

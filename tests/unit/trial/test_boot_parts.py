@@ -56,7 +56,7 @@ def test_an_efi_and_systemd_in_the_initial_ram_disk_have_parts_of_their_own() ->
 def test_a_server_that_systemd_did_not_start_has_no_parts() -> None:
     units = f"Id={SERVER}\nExecMainStartTimestampMonotonic=0\n"
     for text in ("", units):
-        with pytest.raises(ValueError, match=f"systemd did not start {SERVER} in this boot"):
+        with pytest.raises(ValueError, match=f"did not start {SERVER} "):
             parts_of(MANAGER, text, SERVER, 1.0, 2.0, 3.0)
 
 

@@ -93,7 +93,7 @@ def test_a_delivery_missing_from_the_log_is_an_error(mail: MailSpec, monkeypatch
     monkeypatch.setattr(inside, "_LOG_LIMIT_S", 0.0)
     inside.prepare(mail, "", 0, None)
     deliver(mail, "1", "<1@measured>")
-    with pytest.raises(RuntimeError, match="tells of 0 deliveries, 1 are in mailboxes"):
+    with pytest.raises(RuntimeError, match="0 deliveries, 1 are in mailboxes"):
         inside.count_delivered(mail, "measured")
 
 
@@ -143,5 +143,5 @@ def test_a_mail_workload_that_cannot_be_is_refused(
 
 def test_a_web_tool_sends_no_pages_to_a_mail_server(project: Registry, rewrite: Rewrite) -> None:
     project.server_file("lighttz").write_text(MAIL_SERVER)
-    with pytest.raises(ExperimentError, match="servers: lighttz serves mail, the workload tiny is for pages"):
+    with pytest.raises(ExperimentError, match=r"servers: lighttz .*mail, .*tiny .*pages"):
         load(rewrite(), project)

@@ -91,9 +91,9 @@ def test_what_is_kept_of_a_load() -> None:
     kept = json.loads(course(log, spell, times(log, spell)))
     assert kept["operation"] == {"begin_s": 2.0, "end_s": 2.5}
     assert (kept["time_s"][0], kept["p99_us"][0], len(kept["p99_us"])) == (0.5, 2000, 10)
-    with pytest.raises(ToolError, match=r"the operation ended 0\.5 s after the last request was due; raise duration_s"):
+    with pytest.raises(ToolError, match=r"operation ended 0\.5 s .*; raise duration_s"):
         noticed(log, Spell(52_000_000.0, 60_490_000.0), 50)
-    with pytest.raises(ToolError, match="no request was answered"):
+    with pytest.raises(ToolError, match=r"no request .*answered"):
         log_of(load, ToolResult(0, 0, 5, 1.0))
 
 

@@ -1,0 +1,136 @@
+"""Whether what an experiment names fits together: claims and scenarios, servers and workloads, operations and loads."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from vmtoll.model import columns
+from vmtoll.model.errors import ExperimentError
+from vmtoll.model.experiment import Claim, Experiment
+from vmtoll.model.run import Skipped
+from vmtoll.model.workload import (
+    ClosedWorkload,
+    MailWorkload,
+    OpenWorkload,
+    SearchWorkload,
+    SharedHostWorkload,
+    Workload,
+    listed,
+)
+from vmtoll.spec.catalog import Registry
+from vmtoll.spec.documents import check_names
+from vmtoll.spec.server import ServerDefinition, read_servers
+
+# Highest goodput of a rate sweep: the one metric of a claim that is not a column.
+PEAK_GOODPUT = "peak_goodput_rps"
+METRICS = [
+    str(column["name"]) for column in columns.table_schema()["fields"] if column["type"] in {"number", "integer"}
+] + [PEAK_GOODPUT]
+
+
+def check_claims(
+    path: Path,
+    claims: Sequence[Claim],
+    servers: Sequence[str],
+    environments: Sequence[str],
+    workloads: Mapping[str, Workload],
+) -> None:
+    """Raise ExperimentError unless every name in every claim is one of the experiment's."""
+    allowed = {"server": list(servers), "environment": list(environments), "workload": list(workloads)}
+    for i, claim in enumerate(claims):
+        check_names(path, f"claims[{i}].metric", "metric", [claim.metric], METRICS)
+        for key, side in (("of", claim.of), ("over", claim.over)):
+            if side is None:
+                continue
+            for kind, names in allowed.items():
+                check_names(path, f"claims[{i}].{key}.{kind}", kind, list(listed(getattr(side, kind))), names)
+            if side.users is not None:
+                check_users(path, f"claims[{i}].{key}.users", side.users, [workloads[n] for n in listed(side.workload)])
+
+
+def check_users(path: Path, key: str, users: int | list[int], workloads: Sequence[Workload]) -> None:
+    """Raise ExperimentError unless each of these workloads has these numbers of users."""
+    for workload in workloads:
+        counts = listed(workload.users) if isinstance(workload, ClosedWorkload | MailWorkload) else []
+        for count in listed(users):
+            if count not in counts:
+                users_text = f"has {', '.join(map(str, counts))}" if counts else "is no closed loop"
+                raise ExperimentError(f"{path}: {key}: {count}: the workload {workload.name} {users_text}")
+
+
+def check_environments(path: Path, experiment: Experiment, machines: list[str]) -> None:
+    """Raise ExperimentError unless each environment is one of `machines`, or made out of one of them."""
+    for name, variant in experiment.variants.items():
+        key, kind = (f"changes.{name}", "change") if name in experiment.changes else (f"during.{name}", "operation")
+        if name in machines:
+            raise ExperimentError(f"{path}: {key}: is a guest profile or metal; give the {kind} another name")
+        check_names(path, f"{key}.of", "environment", [variant.of], machines)
+    check_names(
+        path, "environments[]", "environment", experiment.environments, [*machines, *experiment.variants]
+    )  # fmt: skip
+
+
+def check_operations(path: Path, experiment: Experiment, workloads: Mapping[str, Workload]) -> None:
+    """Raise ExperimentError for a load that cannot tell when its answers came, or that a file's first read decides."""
+    for name, workload in workloads.items() if experiment.during else ():
+        if not isinstance(workload, OpenWorkload) or workload.tool != "vegeta":
+            raise ExperimentError(
+                f"{path}: during: needs open loops of vegeta, which logs when each answer came; {name} is none"
+            )
+        if isinstance(workload, SearchWorkload):
+            raise ExperimentError(f"{path}: during: {name} searches for a rate, and each arm would have its own")
+        if workload.client == "localhost":
+            raise ExperimentError(f"{path}: during: {name} sends from the machine itself, which may stand still")
+        if isinstance(workload, SharedHostWorkload) and (workload.cold or workload.is_spread):
+            what = "reads each file once" if workload.cold else "spreads its load over several guests"
+            raise ExperimentError(f"{path}: during: {name} {what}, so it does not show what one guest's clients notice")
+
+
+def check_explained(path: Path, experiment: Experiment, workloads: Mapping[str, Workload]) -> None:
+    """Raise ExperimentError for a load whose requests are not the same in each trial."""
+    for name, workload in workloads.items() if experiment.explain else ():
+        if isinstance(workload, SearchWorkload):
+            raise ExperimentError(f"{path}: explain: {name} searches for a rate; choose a workload that has one")
+
+
+def check_kinds(
+    path: Path, servers: Mapping[str, ServerDefinition], workloads: Mapping[str, Workload], registry: Registry
+) -> None:
+    """Raise ExperimentError unless mail goes to mail servers, page requests to the others, and bodies to servers that
+    read them.
+    """
+    for server, definition in servers.items():
+        serves = definition.serves
+        for name, workload in workloads.items():
+            requested = "mail" if isinstance(workload, MailWorkload) else "pages"
+            if requested != serves:
+                raise ExperimentError(
+                    f"{path}: servers: {server} serves {serves}, the workload {name} is for {requested}"
+                )
+            page = f"{workload.site}/{workload.page}"
+            if workload.method == "POST" and definition.uploads != page:
+                readers = [s.name for s in read_servers(registry.servers_folder()) if s.uploads == page]
+                raise ExperimentError(
+                    f"{path}: servers: {server} reads no bodies sent to {page}, as the workload {name} does; "
+                    f"allowed: {', '.join(readers) or 'none'}"
+                )
+
+
+def unsupported_transports(servers: Sequence[ServerDefinition], workloads: Mapping[str, Workload]) -> list[Skipped]:
+    """The servers, or single scenarios of a server, to skip: it cannot serve a workload's transport or streams."""
+    skipped = []
+    for definition in servers:
+        reasons = {
+            name: why
+            for name, workload in workloads.items()
+            if (why := definition.why_unsupported(workload.transport, workload.most_streams))
+        }
+        skipped += skipped_parts(definition.name, reasons, workloads)
+    return skipped
+
+
+def skipped_parts(server: str, reasons: Mapping[str, str], workloads: Iterable[str]) -> list[Skipped]:
+    """Return the server to skip, if all workloads share one reason; else its workloads. `reasons`: workload → why."""
+    distinct_reasons = set(reasons.values())
+    if set(reasons) == set(workloads) and len(distinct_reasons) == 1:
+        return [Skipped(server=server, why=distinct_reasons.pop())]
+    return [Skipped(server=server, workload=name, why=why) for name, why in reasons.items()]
