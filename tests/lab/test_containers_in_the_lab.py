@@ -96,22 +96,22 @@ def test_a_container_that_ends_in_mid_run_is_started_again(there: Ssh, tmp_path:
 
 def test_a_container_without_the_server_is_refused_and_leaves_nothing(there: Ssh, tmp_path: Path) -> None:
     file = "/etc/vmtoll/servers/nginx.json"
-    before = podman("ps", "--all")
+    before = podman("ps", "--all", "--quiet")
     there("container", f"mv {file} /root")
     try:
-        done = vmtoll("run", EXPERIMENT.stem, "--output", tmp_path / "results")
+        done = vmtoll("run", EXPERIMENT.stem, "--results", tmp_path / "results")
     finally:
         there("container", f"mv /root/nginx.json {file}")
     assert done.returncode == 2
     assert "container: server nginx is not provisioned; run vmtoll provision" in done.stderr
-    assert podman("ps", "--all").split()[-1] == before.split()[-1]
+    assert podman("ps", "--all", "--quiet") == before
     assert there("container", "ls /run/vmtoll* /tmp/vmtoll-* 2>/dev/null || true") in ("", "/run/vmtoll.lock")
 
 
 def test_a_container_that_its_host_does_not_run_is_refused(there: Ssh, tmp_path: Path) -> None:
     inventory = tmp_path / "hosts.yml"
     inventory.write_text((LAB / "inventory.yml").read_text().replace(NAME, "elsewhere"))
-    done = vmtoll("run", EXPERIMENT.stem, "--inventory", inventory, "--scale", "small")
+    done = vmtoll("run", EXPERIMENT.stem, "--inventory", inventory, "--scale", "small", "--results", tmp_path)
     assert done.returncode == 2
     assert "container: " in done.stderr
     assert "no container elsewhere of podman or docker runs here; start it, or correct" in done.stderr
