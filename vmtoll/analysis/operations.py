@@ -1,12 +1,14 @@
 """What clients noticed of each operation: means over repetitions, against trials of the same machine without it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 
 from vmtoll.analysis.amounts import amount_of
 from vmtoll.analysis.run import Run
 from vmtoll.model.finding import Validity
+from vmtoll.model.operation import MigrationFigures
 from vmtoll.model.trial import Arm, Scenario, TrialRecord
-from vmtoll.model.verdict import OperationEffect, OperationFigure
+from vmtoll.model.verdict import Amount, OperationEffect, OperationFigure
 
 # Name of a figure → its column in trials.csv.
 FIGURES = {"blackout_ms": "blackout_ms", "brownout_s": "brownout_s", "lost": "failed", "late": "late_answers"}
@@ -32,9 +34,18 @@ def operation_effects(run: Run) -> tuple[OperationEffect, ...]:
                         begin_s=amount_of([each.begin_s for each in times]),
                         length_s=amount_of([each.end_s - each.begin_s for each in times]),
                         figures={figure: _figure(trials, without, figure) for figure in FIGURES},
+                        migration=_migration([each.migration for each in times if each.migration]),
                     )
                 )
     return tuple(effects)
+
+
+def _migration(migrations: Sequence[MigrationFigures]) -> dict[str, Amount] | None:
+    """What libvirt says of the migrations, by field; None without any."""
+    means = {
+        field.name: amount_of([getattr(each, field.name) for each in migrations]) for field in fields(MigrationFigures)
+    }
+    return {name: amount for name, amount in means.items() if amount} or None
 
 
 def _by_block(run: Run, scenario: Scenario, arm: Arm) -> dict[int, TrialRecord]:

@@ -2,29 +2,20 @@
 
 import re
 import shlex
-from dataclasses import dataclass
 
-from vmtoll.hypervisors.base import Guest
+from vmtoll.hypervisors.base import Guest, Line
 from vmtoll.hypervisors.libvirt import LibvirtGuest
+from vmtoll.hypervisors.migration import migration
+from vmtoll.hypervisors.scripts import Script
 from vmtoll.model.errors import AgentError
 from vmtoll.model.operation import Operation
 
 _NAME = "vmtoll-during"  # of a snapshot, and of the files that an operation makes beside a guest's disks
 
 
-@dataclass(frozen=True)
-class Script:
-    """`run`: does the operation, and ends with it. `undo`: makes the guest what it was, also if `run` was killed; does
-    nothing where there is nothing to undo, and fails where it cannot tell.
-    """
-
-    run: str
-    undo: str = ""
-
-
-def script(operation: Operation, guest: Guest) -> Script:
-    """The commands of an operation on a running guest, which is asked for what they need to know. Raises AgentError for
-    a guest that it cannot be done to, HostLostError.
+def script(operation: Operation, guest: Guest, target: Line | None = None) -> Script:
+    """The commands of an operation on a running guest, which is asked for what they need to know. `target`: the host
+    that it moves to. Raises AgentError for a guest that it cannot be done to, HostLostError.
     """
     if operation.do == "command":
         return Script(operation.command, operation.revert)
@@ -33,6 +24,8 @@ def script(operation: Operation, guest: Guest) -> Script:
             f"{guest.name}: vmtoll does `{operation.do}` on guests of libvirt alone; give `do: command` with the "
             "commands of what runs this guest"
         )
+    if target:
+        return migration(operation, guest, target)
     virsh, domain = f"virsh -q -c {shlex.quote(guest.host.host.libvirt_uri)}", shlex.quote(guest.name)
     of_libvirt = {
         "pause": _pause, "snapshot": _snapshot, "snapshot-external": _external, "backup": _backup, "save": _save,

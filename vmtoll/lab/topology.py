@@ -19,7 +19,13 @@ from vmtoll.spec.catalog import unknown
 
 TOPOLOGIES = PLAYBOOKS / "topologies"
 # First address of each kind of machine, in RFC 2544's range for benchmarks.
-_FIRST = {"clients": "198.18.0.10", "metal_hosts": "198.18.0.20", "containers": "198.18.0.26", "guests": "198.18.0.30"}
+_FIRST = {
+    "clients": "198.18.0.10",
+    "metal_hosts": "198.18.0.20",
+    "containers": "198.18.0.26",
+    "guests": "198.18.0.30",
+    "targets": "198.18.0.200",
+}
 _PREFIX, _SWITCH_ADDRESS = 15, "198.18.0.1"
 BRIDGE, UPLINK = "vt-br0", "vt-up"
 # Memory of a machine in addition to a guest's own: QEMU and its translated code; systemd in a container.
@@ -42,7 +48,7 @@ class LabShape:
     `machines`: containers, {name, group, address, host}, of podman in the group `containers`, else of systemd-nspawn;
     `guests` of this machine: {name, profile, kvm_host, address, mac}; `test_beds`: test bed → names of its machines. A
     lab of virtual machines has no containers: its machines are `guests`, and `inventory` is its whole inventory, with
-    the guests inside of its KVM hosts.
+    the guests inside of its KVM hosts. `targets`: KVM hosts that guests can move to, {name, address}.
     """
 
     topology: str
@@ -51,6 +57,7 @@ class LabShape:
     kvm_hosts: Sequence[str]
     test_beds: Mapping[str, Sequence[str]]
     inventory: Mapping[str, Any] = field(default_factory=dict)
+    targets: Sequence[Mapping[str, str]] = ()
 
     @property
     def kind(self) -> profiles.Kind:
@@ -61,6 +68,7 @@ class LabShape:
         """Variables of the role embedded_lab. Guests inside of virtual machines get the machines' release."""
         parts = {
             "machines": self.machines, "guests": self.guests, "kvm_hosts": self.kvm_hosts, "cells": self.test_beds,
+            "targets": self.targets,
         }  # fmt: skip
         all_vars = self.inventory.get("all", {}).get("vars", {}) | {"vmtoll_suite": release.suite}
         return {f"embedded_lab_{name}": part for name, part in parts.items()} | {
@@ -104,6 +112,7 @@ class LabShape:
     def memory_mib(self) -> int:
         """Memory of all machines and guests together, in MiB."""
         guests = sum(_memory_mib(guest, self.kind) + _QEMU_MIB for guest in self.guests)
+        guests *= 2 if self.targets else 1  # a guest that moves is on both hosts
         return guests + len(self.machines) * _MACHINE_MIB
 
 
@@ -138,7 +147,10 @@ def shape(topology: str = "single", profiles: Sequence[str] = ()) -> LabShape:
         {"name": name, "profile": profile_of[name], "kvm_host": host_of[name], "address": address, "mac": _mac(address)}
         for name, address in _addresses("guests", profile_of)
     ]
-    return LabShape(topology, machines, guests, kvm_hosts, test_beds)
+    targets = [
+        {"name": name, "address": address} for name, address in _addresses("targets", description.get("targets", []))
+    ]
+    return LabShape(topology, machines, guests, kvm_hosts, test_beds, targets=targets)
 
 
 def _virtual_shape(

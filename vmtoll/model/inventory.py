@@ -290,6 +290,12 @@ class HostVars(GuestVariables):
         None, "guest", "file on the KVM host with the PID of another monitor's process", pattern="^/"
     )
     libvirt_uri: str = _variable("qemu:///system", "KVM host", "where libvirt listens")
+    migration_uri: str | None = _variable(
+        None,
+        "KVM host",
+        "where the other KVM hosts reach its libvirt, for `do: migrate`; unset: `qemu+ssh://USER@ADDRESS/system`,"
+        " with its `ansible_user`",
+    )
     image_url: str | None = _variable(
         None,
         "KVM host",
@@ -430,6 +436,13 @@ class Host:
     def libvirt_uri(self) -> str:
         """Libvirt URI of a KVM host."""
         return self.vars.libvirt_uri
+
+    @property
+    def migration_uri(self) -> str:
+        """URI by which another KVM host reaches the libvirt of this one."""
+        user = f"{self.ansible.user}@" if self.ansible.user else ""
+        port = f":{self.ansible.port}" if self.ansible.port else ""
+        return self.vars.migration_uri or f"qemu+ssh://{user}{self.ssh_host}{port}/system"
 
     @property
     def root(self) -> str:

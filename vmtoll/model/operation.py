@@ -7,11 +7,11 @@ from pydantic import Field, model_validator
 
 from vmtoll.model.document import Document
 
-Deed = Literal["pause", "snapshot", "snapshot-external", "backup", "save", "balloon", "command"]
+Deed = Literal["pause", "snapshot", "snapshot-external", "backup", "save", "balloon", "migrate", "command"]
 # What each operation needs besides `do`; it takes no other of these keys.
 _KEYS: dict[str, tuple[str, ...]] = {
     "pause": ("for_s",), "snapshot": (), "snapshot-external": (), "backup": (), "save": (),
-    "balloon": ("for_s", "memory_mib"), "command": ("command",),
+    "balloon": ("for_s", "memory_mib"), "migrate": ("to",), "command": ("command",),
 }  # fmt: skip
 
 
@@ -21,7 +21,7 @@ class Operation(Document):
     of: str = Field(description="environment whose machine it happens to, and which it is compared with")
     do: Deed = Field(
         description="`pause`; `snapshot` with the memory, `snapshot-external` of the disks; `backup` of the disks; "
-        "`save` to a file and restore; `balloon`; `command`"
+        "`save` to a file and restore; `balloon`; `migrate` to another KVM host; `command`"
     )
     on: Literal["kvm_host", "guest"] = Field(
         default="kvm_host", description="where a `command` runs: the guest's KVM host, or the machine under test itself"
@@ -29,6 +29,13 @@ class Operation(Document):
     at_s: float = Field(gt=0, description="when it begins, after the first request of the measured load")
     for_s: float | None = Field(default=None, gt=0, description="`pause`, `balloon`: how long")
     memory_mib: int | None = Field(default=None, gt=0, description="`balloon`: what the guest has meanwhile")
+    to: str = Field(default="", description="`migrate`: inventory name of the KVM host that the guest moves to")
+    bandwidth_mib_per_s: int | None = Field(
+        default=None, gt=0, description="`migrate`: most that it may send; default: libvirt's own"
+    )
+    auto_converge: bool = Field(
+        default=False, description="`migrate`: slow the guest down if it writes faster than its memory is sent"
+    )
     command: str = Field(default="", description="`command`: what the shell there runs")
     revert: str = Field(default="", description="`command`: what undoes it, after the load and after a kill")
     limit_s: float = Field(default=120.0, gt=0, description="time limit, wall clock")
@@ -36,11 +43,14 @@ class Operation(Document):
     @model_validator(mode="after")
     def _own_keys(self) -> Self:
         needed = _KEYS[self.do]
-        for key in ("for_s", "memory_mib", "command"):
+        for key in ("for_s", "memory_mib", "to", "command"):
             if bool(getattr(self, key)) != (key in needed):
                 raise ValueError(f"{key}: `do: {self.do}` {'needs it' if key in needed else 'has none; leave it out'}")
         if self.for_s and self.for_s >= self.limit_s:
             raise ValueError(f"for_s: {self.for_s:g} s is not below limit_s, {self.limit_s:g} s; raise that")
+        if self.do != "migrate" and (self.bandwidth_mib_per_s or self.auto_converge):
+            key = "bandwidth_mib_per_s" if self.bandwidth_mib_per_s else "auto_converge"
+            raise ValueError(f"{key}: `do: {self.do}` has none; leave it out")
         if self.revert and self.do != "command":
             raise ValueError(f"revert: vmtoll undoes `do: {self.do}` by itself; leave it out")
         if self.on == "guest" and self.do != "command":
@@ -49,8 +59,23 @@ class Operation(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MigrationFigures:
+    """What libvirt says of a live migration. `total_s`: from its beginning to its end; `downtime_ms`: how long the
+    guest ran on neither host; `memory_mib`, `disk_mib`: what was sent.
+    """
+
+    total_s: float
+    downtime_ms: float
+    memory_mib: float
+    disk_mib: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class OperationTimes:
-    """When an operation began and ended, in s from the first intended send of the load, on the client's clock."""
+    """When an operation began and ended, in s from the first intended send of the load, on the client's clock.
+    `migration`: of a live migration.
+    """
 
     begin_s: float
     end_s: float
+    migration: MigrationFigures | None = None

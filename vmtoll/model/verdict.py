@@ -443,7 +443,8 @@ class OperationFigure:
 class OperationEffect:
     """What clients noticed of an operation. `arm`: the environment with it, `without`: the one that it is made of;
     `begin_s`: from the load's first intended send; `length_s`: of the operation; `figures`: `blackout_ms`,
-    `brownout_s`, `lost` and `late` (requests), as vmtoll.trial.disruption defines them.
+    `brownout_s`, `lost` and `late` (requests), as vmtoll.trial.disruption defines them; `migration`: what libvirt says
+    of a live migration, by the fields of MigrationFigures.
     """
 
     scenario: Scenario
@@ -453,6 +454,7 @@ class OperationEffect:
     begin_s: Amount | None
     length_s: Amount | None
     figures: Mapping[str, OperationFigure]
+    migration: Mapping[str, Amount] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,6 +81,23 @@ def _check_operations(resolved: Resolved, inventory: Inventory) -> None:
                     f"{resolved.file}: during.{name}: vmtoll does `{operation.do}` on guests of libvirt alone, and "
                     f"{host.name} has no vmtoll_domain; use `do: command` with the commands of what runs it"
                 )
+            if operation.to:
+                _check_target(f"{resolved.file}: during.{name}.to", operation.to, host, inventory)
+
+
+def _check_target(key: str, name: str, guest: Host, inventory: Inventory) -> None:
+    """Raise ExperimentError for a target of a migration that is no other KVM host than the guest's."""
+    target, source = inventory.kvm_hosts.get(name), inventory.kvm_host(guest)
+    if target is None:
+        raise ExperimentError(
+            f"{key}: {name!r} is no host of the inventory's group `kvm_hosts`; add it there, or name one of them"
+        )
+    if source is not None and (target is source or target.argv() == source.argv()):
+        raise ExperimentError(f"{key}: {guest.name} runs on {name} already; name another KVM host")
+    if target.is_local and not target.vars.migration_uri:
+        raise ExperimentError(
+            f"{key}: {name} is this machine, and other hosts have no address of it; set its vmtoll_migration_uri"
+        )
 
 
 def _machines_of(key: str, name: str, environment: str, resolved: Resolved, inventory: Inventory) -> Sequence[Host]:

@@ -49,6 +49,7 @@ from vmtoll.runner.blocks import Blocks, BlocksToBreak, BlocksUntil, FixedBlocks
 from vmtoll.runner.calibration import ensure_capacities
 from vmtoll.runner.explain import explain, prepare
 from vmtoll.runner.first_answers import check_starts, measure_starts
+from vmtoll.runner.migrations import check_migrations
 from vmtoll.runner.plan import expected_s, schedule
 from vmtoll.runner.requirements import (
     check_inventory,
@@ -152,7 +153,8 @@ def _load_inventory(resolved: Resolved, path: Path, limit: str | None) -> Invent
     if resolved.requests:  # a service may be all that is seen of its machine
         inventory = load_inventory(path, machines, limit=limit, optional=machines, purpose="machines")
     else:
-        inventory = load_inventory(path, machines, resolved.guests, limit, optional)
+        targets = [operation.to for operation in experiment.during.values() if operation.to]
+        inventory = load_inventory(path, machines, resolved.guests, limit, optional, targets=targets)
     return inventory.with_environments(machine_of)
 
 
@@ -348,6 +350,7 @@ def _lock_and_compare(session: Session, planned: Plan, tell: Listener) -> None:
     session.releases = facts.releases(session)
     prepare(session)
     check_starts(session)
+    check_migrations(session)
     session.store.write_hosts(session.facts)
     session.store.write_json("private.json", facts.gather_private(session))
     if session.store.manifest() is None:

@@ -16,10 +16,12 @@ def from_data(
     source: str = "inventory",
     guests: int = 1,
     optional: Collection[str] = (),
+    targets: Collection[str] = (),
 ) -> Inventory:
     """Return the machines of these environments: for a guest environment `guests` of them, all on one KVM host.
 
-    An `optional` environment without machines is left out. Raises InventoryError when another has no machine, too few
+    An `optional` environment without machines is left out. `targets`: KVM hosts that guests move to, by name; one that
+    the inventory lacks is left out. Raises InventoryError when another has no machine, too few
     guests, or more machines than it can distinguish, and for a variable with a wrong value.
     """
     by_role = hosts_by_role(data, source)
@@ -32,10 +34,10 @@ def from_data(
     clients, under_test = by_role["client"], [host for hosts in machines.values() for host in hosts]
     needed = {host.vars.kvm_host for host in under_test if host.role == "kvm_guest"}
     needed |= {host.vars.container_host for host in (*clients, *under_test)}
-    kvm_hosts = {host.name: host for host in by_role["kvm_host"] if host.name in needed}
+    kvm_hosts = {host.name: host for host in by_role["kvm_host"] if host.name in needed | set(targets)}
     if missing := sorted(name for name in needed if name and name not in kvm_hosts):
         raise InventoryError(f"{source}: host {missing[0]!r} of a guest or container is not in the group `kvm_hosts`")
-    others = [host for host in by_role["kvm_host"] if host.name not in needed]
+    others = [host for host in by_role["kvm_host"] if host.name not in kvm_hosts]
     inventory = Inventory(clients, machines, kvm_hosts, others)
     for host in inventory.hosts():
         host.check()
@@ -69,6 +71,7 @@ def load_inventory(
     limit: str | None = None,
     optional: Collection[str] = (),
     purpose: Purpose = "load",
+    targets: Collection[str] = (),
 ) -> Inventory:
     """Read the inventory and find the machines of these environments; see from_data. Raises InventoryError.
 
@@ -77,4 +80,4 @@ def load_inventory(
     data = read_inventory(path, limit)
     check_inventory(InventoryData(data, path), environments, limited=limit is not None, purpose=purpose)
     source = f"{path} with --limit {limit}" if limit else str(path)
-    return from_data(data, environments, source, guests, optional)
+    return from_data(data, environments, source, guests, optional, targets)

@@ -244,7 +244,9 @@ class LoadDriver:
         with self.traced():
             joint = self.run(tool, load, expected_s)
         spell = operation.end(pending) if operation and pending else None
-        after = self.watch.read()
+        if operation:
+            operation.refuse_unreachable(self.client, self.transport)
+        after = self.watch.read(has_guests=not (operation and operation.is_elsewhere))
         if operation and operation.has_new_process:  # its counters began again
             before, after = before.without_domains, after.without_domains
         server_times = growth(times_before, self.watch.server_times())

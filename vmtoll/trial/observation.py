@@ -58,9 +58,11 @@ class TrialObserver:
         for answer in pending:
             answer.wait(_LIMIT_S)
 
-    def read(self) -> Usage:
-        """Read every machine. Raises AgentError, HostLostError."""
-        return read_usage(self.machines, self.server, self.remote)
+    def read(self, *, has_guests: bool = True) -> Usage:
+        """Read every machine. `has_guests`: whether the guests are on their own host. Raises AgentError,
+        HostLostError.
+        """
+        return read_usage(self.machines, self.server, self.remote, has_guests=has_guests)
 
     def server_times(self) -> list[ServerTimes | None]:
         """Times that the server on each machine under test reports about itself. Raises HostLostError.

@@ -3,12 +3,14 @@
 import contextlib
 import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
 from vmtoll.agent.protocol import Done
-from vmtoll.hypervisors.operations import Script, script
+from vmtoll.hypervisors.migration import migration_figures
+from vmtoll.hypervisors.operations import script
+from vmtoll.hypervisors.scripts import Script
 from vmtoll.loadgen import OpenLoad, ToolLoad, ToolResult
 from vmtoll.machines.changes import REVERT_S
 from vmtoll.machines.clock import clock_offset
@@ -17,7 +19,8 @@ from vmtoll.machines.idle_guests import BEHIND_S
 from vmtoll.machines.session import Machines, Session
 from vmtoll.model.errors import AgentError, HostLostError, ToolError
 from vmtoll.model.finding import Code
-from vmtoll.model.operation import Operation, OperationTimes
+from vmtoll.model.operation import MigrationFigures, Operation, OperationTimes
+from vmtoll.model.transport import Transport
 from vmtoll.trial.disruption import Disruption, Log, disruption, windows
 
 # What an operation does to a guest, and what the machines spend on it: its effect, and no fault of the trial.
@@ -27,14 +30,19 @@ EXPECTED = frozenset({
 })  # fmt: skip
 _TRAVEL_S = 15.0
 _LOOKS = 3
+# How long a guest that has moved may take to answer a client.
+_ANSWER_S = 10.0
 
 
 @dataclass(frozen=True)
 class Spell:
-    """When an operation began and ended, in µs since the epoch on the clock of the sends."""
+    """When an operation began and ended, in µs since the epoch on the clock of the sends; what libvirt says of a live
+    migration.
+    """
 
     begin_us: float
     end_us: float
+    migration: MigrationFigures | None = None
 
 
 class OperationDriver:
@@ -53,7 +61,12 @@ class OperationDriver:
     @property
     def has_new_process(self) -> bool:
         """Whether another process runs the guest after it."""
-        return self.operation.do == "save"
+        return self.operation.do in ("save", "migrate")
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the guest is on another host after it, until it is undone."""
+        return self.operation.do == "migrate"
 
     def prepare(self) -> None:
         """Note on the machine how the operation is undone, and compare the clocks. Raises AgentError, HostLostError."""
@@ -61,11 +74,12 @@ class OperationDriver:
         if self.line is self.sut or guest is None:
             self.script = Script(self.operation.command, self.operation.revert)
         else:
-            self.script, self.guest = script(self.operation, guest), self.sut.host.name
+            target = self.session.lines[self.operation.to] if self.operation.to else None
+            self.script, self.guest = script(self.operation, guest, target), self.sut.host.name
         if self.script.undo:
             self.line.call(
-                "apply", 2 * max(self.operation.limit_s, REVERT_S) + _TRAVEL_S, name=self.environment, apply="",
-                revert=self.script.undo, limit_s=self.operation.limit_s, guest=self.guest,
+                "apply", 2 * max(self.operation.limit_s, REVERT_S) + _TRAVEL_S, name=self.environment,
+                apply=self.script.prepare, revert=self.script.undo, limit_s=self.operation.limit_s, guest=self.guest,
             )  # fmt: skip
             self.is_prepared = True
         self.client_ahead_s = clock_offset(self.client, _LOOKS).ahead_s if self.client else 0.0
@@ -94,9 +108,28 @@ class OperationDriver:
         if done["timed_out"] or done["exit_status"]:
             words = " ".join((done["stderr"] or done["stdout"]).split())[:300]
             why = f"took longer than {self.operation.limit_s:g} s" if done["timed_out"] else f"failed: {words}"
+            if done["timed_out"] and self.operation.do == "migrate":
+                why += "; raise limit_s or bandwidth_mib_per_s, or allow auto_converge"
             raise ToolError(f"operation {self.environment}: {why}", self.line.host.name)
         begin_s = done["started_at"] - self.line_ahead_s + self.client_ahead_s
-        return Spell(begin_s * 1e6, (begin_s + done["wall_s"]) * 1e6)
+        migration = migration_figures(done["stdout"]) if self.operation.do == "migrate" else None
+        return Spell(begin_s * 1e6, (begin_s + done["wall_s"]) * 1e6, migration)
+
+    def refuse_unreachable(self, client: AgentLine, transport: Transport) -> None:
+        """Raise ToolError for a guest that does not answer its client on the host that it moved to; HostLostError."""
+        if not self.is_elsewhere:
+            return
+        host, file = self.sut.host, self.session.content["files"][0]
+        address = {"host": host.seen_from(client.host), "port": transport.port(host.port), "tls": transport.tls}
+        files = [{"path": f"{self.session.site.name}/{file['path']}", "sha256": file["sha256"]}]
+        try:
+            client.call("http_check", 2 * _TRAVEL_S + _ANSWER_S, **address, files=files, limit_s=_ANSWER_S)
+        except AgentError as error:
+            raise ToolError(
+                f"operation {self.environment}: {host.name} does not answer {client.host.name} on {self.operation.to}; "
+                f"its address stays the same, so both hosts must put it into one network (layer 2): {error}",
+                self.operation.to,
+            ) from error
 
     def undo(self) -> None:
         """Make the machine what it was before, with its clock. Raises AgentError, HostLostError."""
@@ -155,7 +188,8 @@ def noticed(log: Log, spell: Spell, deadline_ms: float) -> Disruption:
 def times(log: Log, spell: Spell) -> OperationTimes:
     """The operation on the load's own clock."""
     first_us = float(log.planned[0])
-    return OperationTimes(begin_s=(spell.begin_us - first_us) / 1e6, end_s=(spell.end_us - first_us) / 1e6)
+    begin_s, end_s = (spell.begin_us - first_us) / 1e6, (spell.end_us - first_us) / 1e6
+    return OperationTimes(begin_s=begin_s, end_s=end_s, migration=spell.migration)
 
 
 def course(log: Log, spell: Spell, done: OperationTimes | None) -> bytes:
@@ -164,7 +198,7 @@ def course(log: Log, spell: Spell, done: OperationTimes | None) -> bytes:
     """
     all_windows, length_us = windows(log, spell.begin_us), log.window_us
     document = {
-        "operation": asdict(done) if done else None,
+        "operation": {"begin_s": done.begin_s, "end_s": done.end_s} if done else None,
         "window_s": length_us / 1e6,
         "time_s": np.round((all_windows.begins + length_us / 2 - log.planned[0]) / 1e6, 4).tolist(),
         "p99_us": [None if np.isnan(p99_us) else p99_us for p99_us in all_windows.p99.tolist()],

@@ -103,10 +103,13 @@ def mbit(before: Reading, after: Reading, wall_s: float) -> float:
     return float(max(new[k] - old[k] for k in ("rx_bytes", "tx_bytes"))) * 8 / 1e6 / wall_s
 
 
-def read_usage(machines: Machines, server: str, remote: tuple[str, int]) -> Usage:
-    """Read all machines at once. `remote`: address and port of the load. Raises AgentError, HostLostError."""
+def read_usage(machines: Machines, server: str, remote: tuple[str, int], *, has_guests: bool = True) -> Usage:
+    """Read all machines at once. `remote`: address and port of the load; `has_guests`: whether the host runs them.
+    Raises AgentError, HostLostError.
+    """
     clients, suts, host = machines.clients, machines.suts, machines.host
-    host_answer = host.ask("usage", **machines.domain_args, contained=machines.container_names) if host else None
+    of_guests = machines.domain_args if has_guests else {}
+    host_answer = host.ask("usage", **of_guests, contained=machines.container_names) if host else None
     pending = [(line, _ask_usage(machines, line, server, remote)) for line in suts]
     pending += [(line, line.ask("usage", remote=remote)) for line in clients if line not in suts]
     readings = {line.host.name: answer.wait(_LIMIT_S) for line, answer in pending}
@@ -114,7 +117,7 @@ def read_usage(machines: Machines, server: str, remote: tuple[str, int]) -> Usag
         suts={line.host.name: readings[line.host.name] for line in suts},
         clients={line.host.name: readings[line.host.name] for line in clients},
         host=host_answer.wait(_LIMIT_S) if host_answer else None,
-        sees_machine=host is not None or all(line.host.role == "metal" for line in suts),
+        sees_machine=(host is not None and has_guests) or all(line.host.role == "metal" for line in suts),
     )
 
 

@@ -15,8 +15,9 @@ import pytest
 
 from tests.support.libvirt import MISSING, libvirtd
 from vmtoll.hypervisors.libvirt import LibvirtGuest
-from vmtoll.hypervisors.operations import Script, script
+from vmtoll.hypervisors.operations import script
 from vmtoll.hypervisors.qemu import QemuGuest
+from vmtoll.hypervisors.scripts import Script
 from vmtoll.model.errors import AgentError
 from vmtoll.model.inventory import Host
 from vmtoll.model.operation import Operation

@@ -60,12 +60,14 @@ def test_other_guests_are_called_after_their_profiles() -> None:
 @pytest.mark.parametrize("file", sorted(topology.TOPOLOGIES.glob("*.yml")), ids=lambda file: file.stem)
 def test_every_topology_has_unique_names_and_addresses(file: Path) -> None:
     shape = topology.shape(file.stem)
-    everybody = [*shape.machines, *shape.guests]
+    everybody = [*shape.machines, *shape.guests, *shape.targets]
     names = [machine["name"] for machine in everybody] + list(shape.kvm_hosts)
     assert len(set(names)) == len(names)
     assert len({machine["address"] for machine in everybody}) == len(everybody)
     assert {name for members in shape.test_beds.values() for name in members} <= set(names)
-    assert all(len(f"sw-{machine['name']}") <= 15 for machine in shape.machines), "a name of an interface is short"
+    assert all(len(f"sw-{machine['name']}") <= 15 for machine in (*shape.machines, *shape.targets)), (
+        "a name of an interface is short"
+    )
     assert yaml.safe_load(file.read_text())["description"]
 
 
@@ -76,7 +78,7 @@ def test_every_topology_has_unique_names_and_addresses(file: Path) -> None:
             "mutli",
             [],
             "unknown topology 'mutli' (did you mean 'multi'?); "
-            "allowed: containers, machine-pairs, machines, multi, single",
+            "allowed: containers, machine-pairs, machines, migration, multi, single",
         ),
         ("single", ["kvm-defualt"], "unknown guest profile 'kvm-defualt' (did you mean 'kvm-default'?); allowed: kvm-"),
     ],
@@ -93,6 +95,16 @@ def test_a_lab_that_does_not_fit_into_memory_is_refused(tmp_path: Path) -> None:
     topology.check_memory(topology.shape(), meminfo)
     with pytest.raises(UserError, match=r"5 machines and 4 guests .* \d+ MiB .* 3072 MiB "):
         topology.check_memory(topology.shape("multi"), meminfo)
+
+
+def test_a_guest_can_move_in_the_lab_of_that_topology(tmp_path: Path) -> None:
+    shape = topology.shape("migration")
+    machines = load_inventory(rendered(tmp_path, shape), ["kvm-default"], targets=["kvm-host2"])
+    assert list(machines.kvm_hosts) == ["kvm-host1", "kvm-host2"]
+    first, second = machines.kvm_hosts.values()
+    assert first.argv() != second.argv(), "its agent is started in namespaces of its own"
+    assert second.migration_uri == second.libvirt_uri != first.libvirt_uri
+    assert shape.memory_mib() > topology.shape().memory_mib(), "a guest that moves is on both hosts"
 
 
 def test_the_inventory_of_single_has_no_cells(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What clients noticed of an operation: in the analysis, on the page, in its chart, and on the terminal."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.support.synthetic_run import Row, Truth, make_run, rate_load
 from tests.unit.report.test_words import SNAPSHOTS
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
+from vmtoll.model.operation import MigrationFigures, OperationTimes
 from vmtoll.model.trial import Arm
 from vmtoll.model.verdict import Amount, from_json, to_json
 from vmtoll.report import charts, html, terminal, words
@@ -94,6 +96,27 @@ def test_the_page_and_the_terminal_have_what_was_noticed(run: Run) -> None:
         assert escape(said) in page
     text = str(terminal.summary(run, analysis, terminal.rows_of(analysis)))
     assert set(words.operation_lines(effect)) <= set(text.splitlines())
+
+
+def test_what_libvirt_says_of_a_migration_is_beside_the_blackout(run: Run) -> None:
+    figures = {"begin_s": 2.0, "end_s": 9.0}
+    migrations = [
+        MigrationFigures(total_s=6, downtime_ms=200 + block, memory_mib=256, disk_mib=4096) for block in range(6)
+    ]
+    moved = iter(migrations)
+    trials = [
+        replace(trial, operation=OperationTimes(**figures, migration=next(moved))) if trial.operation else trial
+        for trial in run.records
+    ]
+    analysis = analyse(replace(run, records=tuple(trials)))
+    (effect,) = analysis.operations or ()
+    text = words.migration_text(effect)
+    assert text == "libvirt: down for 202 ms (201 to 204), sent 256 MiB of memory, 4,096 of disk"
+    assert text in html.render(run, analysis)
+    assert text in str(terminal.summary(run, analysis, terminal.rows_of(analysis)))
+    (stored,) = from_json(to_json(analysis)).operations or ()
+    assert stored.migration is not None
+    assert stored.migration["disk_mib"] == Amount(4096, 4096, 4096)
 
 
 def test_a_run_without_operations_has_none(tmp_path: Path) -> None:

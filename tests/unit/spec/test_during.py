@@ -38,6 +38,8 @@ def test_operations_with_names_are_compared_with_their_machine(tmp_path: Path) -
     assert experiment.baseline_arm.environment == "kvm-default"
     shipped = load(Registry().experiment_file("operations"), Registry(), "small").experiment
     assert set(shipped.during) < set(shipped.environments)
+    moved = load(Registry().experiment_file("migration"), Registry(), "small").experiment
+    assert [operation.to for operation in moved.during.values()] == ["kvm-host2"]
 
 
 def test_metal_runs_a_command(tmp_path: Path) -> None:
@@ -62,6 +64,10 @@ def test_metal_runs_a_command(tmp_path: Path) -> None:
         ({"during": {"a": PAUSE | {"limit_s": 0.3}}}, "for_s: 0.4 s is not below limit_s, 0.3 s"),
         ({"during": {"do": "backup", "of": "kvm-default", "at_s": 2}}, "leave `of` out, or name it"),
         ({"during": {"a": PAUSE}, "workloads": ["site-search"]}, "site-search searches for a rate"),
+        ({"during": {"a": {"do": "migrate", "of": "kvm-default", "at_s": 2}}}, "to: `do: migrate` needs it"),
+        ({"during": {"a": PAUSE | {"to": "big2"}}}, "to: `do: pause` has none; leave it out"),
+        ({"during": {"a": PAUSE | {"auto_converge": True}}}, "auto_converge: `do: pause` has none; leave it out"),
+        ({"during": {"a": PAUSE | {"bandwidth_mib_per_s": 9}}}, "bandwidth_mib_per_s: `do: pause` has none"),
         ({"during": {"a": {"do": "burn", "of": "kvm-default", "at_s": 1}}}, "during.a.do"),
     ],
 )

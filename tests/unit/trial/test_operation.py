@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from vmtoll.loadgen import OpenLoad, ToolResult
+from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.session import Machines, Session
 from vmtoll.model.errors import AgentError, ToolError
 from vmtoll.model.inventory import Host
-from vmtoll.model.operation import Operation, OperationTimes
+from vmtoll.model.operation import MigrationFigures, Operation, OperationTimes
+from vmtoll.model.transport import Transport
 from vmtoll.trial.operation import OperationDriver, Spell, course, log_of, noticed, planned_spell, times
 
 DONE = {"exit_status": 0, "timed_out": False, "stdout": "", "stderr": "", "wall_s": 0.5, "started_at": 100.0}
@@ -44,7 +46,10 @@ class Line:
 
 def driver(line: Line) -> OperationDriver:
     experiment = SimpleNamespace(during={"metal-command": COMMAND})
-    session = SimpleNamespace(resolved=SimpleNamespace(experiment=experiment), on_host=lambda guest: None)
+    session = SimpleNamespace(
+        resolved=SimpleNamespace(experiment=experiment), on_host=lambda guest: None, site=SimpleNamespace(name="small"),
+        content={"files": [{"path": "a.html", "sha256": "00"}]},
+    )  # fmt: skip
     machines = SimpleNamespace(suts=[line], host=None)
     return OperationDriver(cast(Session, session), "metal-command", cast(Machines, machines), None)
 
@@ -95,6 +100,36 @@ def test_what_is_kept_of_a_load() -> None:
         noticed(log, Spell(52_000_000.0, 60_490_000.0), 50)
     with pytest.raises(ToolError, match=r"no request .*answered"):
         log_of(load, ToolResult(0, 0, 5, 1.0))
+
+
+def test_a_guest_that_does_not_answer_where_it_moved_to() -> None:
+    class Client(Line):
+        def call(self, op: str, timeout_s: float = 30.0, **args: Any) -> Any:
+            raise AgentError(f"client: {op}: http://{args['host']}:{args['port']} does not answer", "client")
+
+    client = cast(AgentLine, Client(host=Host("client", "client", {})))
+    operation = driver(Line(host=Host("web1", "kvm_guest", {"ansible_host": "192.0.2.7"})))
+    operation.refuse_unreachable(client, Transport())
+    operation.operation = Operation(of="metal", do="migrate", to="big2", at_s=2)
+    with pytest.raises(ToolError, match=r"web1 does not answer client on big2; .*one network \(layer 2\): client: "):
+        operation.refuse_unreachable(client, Transport())
+
+
+def test_what_libvirt_says_of_a_migration_is_kept_with_its_times() -> None:
+    info = "Time elapsed:     5061 ms\nTotal downtime:   245 ms\n"
+    line = Line(DONE | {"stdout": info})
+    operation = driver(line)
+    operation.operation = Operation(of="metal", do="migrate", to="big2", at_s=2)
+    assert operation.has_new_process
+    assert operation.is_elsewhere
+    assert operation.end(operation.begin()).migration == MigrationFigures(
+        total_s=5.061, downtime_ms=245, memory_mib=0, disk_mib=0
+    )
+    line.done = DONE | {"timed_out": True}
+    with pytest.raises(
+        ToolError, match="longer than 120 s; raise limit_s or bandwidth_mib_per_s, or allow auto_conver"
+    ):
+        operation.end(operation.begin())
 
 
 def test_the_time_of_an_operation_in_loads_without_one() -> None:

@@ -47,6 +47,7 @@ from vmtoll.report.words.operations import (
     HEADINGS as OPERATION_HEADINGS,
     amount_text,
     deed_text,
+    migration_text,
     noticed_text,
     operation_lines,
 )

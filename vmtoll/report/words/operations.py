@@ -14,7 +14,8 @@ HEADINGS = {
 _DEEDS = {
     "pause": "a pause of {for_s:g} s", "snapshot": "a snapshot with its memory",
     "snapshot-external": "a snapshot of its disks", "backup": "a backup of its disks", "save": "saved and restored",
-    "balloon": "{memory_mib} MiB of memory for {for_s:g} s", "command": "`{command}`",
+    "balloon": "{memory_mib} MiB of memory for {for_s:g} s", "migrate": "a live migration to {to}",
+    "command": "`{command}`",
 }  # fmt: skip
 
 
@@ -41,6 +42,15 @@ def noticed_text(effect: OperationEffect) -> str:
     return f"During {effect.arm} {whose} had no answer for {with_it}; without it, for {without}."
 
 
+def migration_text(effect: OperationEffect) -> str:
+    """`libvirt: down for 245 ms (240 to 250), sent 167 MiB of memory, 4,096 of disk`; empty without one."""
+    if effect.migration is None:
+        return ""
+    figures = effect.migration
+    memory, disk = (_short(figures[name].value) for name in ("memory_mib", "disk_mib"))
+    return f"libvirt: down for {amount_text(figures['downtime_ms'], 'ms')}, sent {memory} MiB of memory, {disk} of disk"
+
+
 def operation_lines(effect: OperationEffect) -> Iterator[str]:
     """Lines for a terminal: what happened, then a line for each figure that is not zero on both sides."""
     length = f" of {_short(effect.length_s.value)} s" if effect.length_s else ""
@@ -49,6 +59,8 @@ def operation_lines(effect: OperationEffect) -> Iterator[str]:
         sides = [side for side in (figure.with_it, figure.without) if side]
         if any(side.value for side in sides):
             yield f"  {HEADINGS[name]:16} {amount_text(figure.with_it)}, without {amount_text(figure.without)}"
+    if text := migration_text(effect):
+        yield f"  {text}"
 
 
 def _short(value: float) -> str:
