@@ -169,7 +169,8 @@ def _measurement(row: Row, role: Role, prefix: str, histogram: str | None) -> Me
         return None
     columns = [figure.name for figure in figures_of(Measurement)]
     figures = {name: row[prefix + name] for name in columns if row.get(prefix + name) is not None}
-    bare = Measurement(role=role, tool=row[f"{prefix}tool"], histogram=histogram)
+    machine_cpu = row.get(f"{prefix}machine_cpu")
+    bare = Measurement(role=role, tool=row[f"{prefix}tool"], histogram=histogram, machine_cpu=machine_cpu)
     return bare.with_columns(figures) if figures else None
 
 

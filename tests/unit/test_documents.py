@@ -105,7 +105,7 @@ def test_the_support_matrix_has_every_profile_and_says_of_each_row_whether_it_wa
 def test_every_link_leads_to_a_file() -> None:
     pages = [PROJECT / name for name in DOCUMENTS]
     pages += [PROJECT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "results/README.md")]
-    pages += sorted((PROJECT / "playbooks" / "roles").glob("*/README.md"))
+    pages += sorted((PROJECT / "playbooks").glob("*roles/*/README.md"))
     for page in pages:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page}: {target}"

@@ -19,7 +19,7 @@ _COUNTERS = (
 )  # fmt: skip
 # Kernel threads that handle packets and free the memory of closed sockets (RCU) for all processes. Their time is part
 # of the server's cost, or the load generator's.
-_NETWORK_THREADS = ("ksoftirqd/", "rcu_", "rcuog/", "rcuop/", "rcuos/")
+NETWORK_THREADS = ("ksoftirqd/", "rcu_", "rcuog/", "rcuop/", "rcuos/")
 
 
 def clock() -> Clock:
@@ -111,7 +111,7 @@ def survey(measured_pids: Iterable[str]) -> Survey:
     measured, harness_pid = set(measured_pids), str(os.getppid())
 
     def is_ours(pid: str, name: str) -> bool:
-        if pid in measured or name.startswith(_NETWORK_THREADS):
+        if pid in measured or name.startswith(NETWORK_THREADS):
             return True
         while pid in processes and pid != harness_pid:
             pid = processes[pid][2]

@@ -238,6 +238,12 @@ class ServerUsage(CpuTimes):
     waits_ns: dict[str, int] | None
 
 
+class ContainerUsage(CpuTimes):
+    """CPU seconds of a container's control group (`method`: cgroup, cpuacct or cpu-clock); `cpus`: a bit mask."""
+
+    cpus: int
+
+
 class DomainUsage(TypedDict, total=False):
     """Resources that a guest has used on its host; `cpus`: a bit mask. `waits_ns`: kind of thread → as a server's."""
 
@@ -260,6 +266,7 @@ class Reading(TypedDict, total=False):
     ports: Ports
     server: ServerUsage
     domains: dict[str, DomainUsage]
+    containers: dict[str, ContainerUsage]
     interrupts: dict[str, int]
     survey: Survey
     memory: dict[str, int]

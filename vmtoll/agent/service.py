@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from vmtoll.agent.containers import find_container
 from vmtoll.agent.machine import all_pids, processes_cpu, read, stat_fields
-from vmtoll.agent.protocol import CpuTimes, PageAnswer
+from vmtoll.agent.protocol import CpuTimes, PageAnswer, ServerSpec
 from vmtoll.agent.servers import UnitServer
 
 _LIMIT_S = 10.0  # for connecting, and for each piece of an answer
@@ -59,7 +60,22 @@ class ServiceProcesses(ServiceUnit):
         return processes_cpu(pids)
 
 
-KINDS = {"unit": ServiceUnit, "cgroup": ServiceGroup, "process": ServiceProcesses}
+class ServiceContainer(ServiceUnit):
+    """A container of podman or Docker, by its name or ID: its whole control group."""
+
+    def __init__(self, spec: ServerSpec) -> None:
+        super().__init__(spec)
+        self.container = find_container(self.unit)
+
+    def pids(self) -> list[str]:
+        return self.container.pids()
+
+    def cpu(self, pids: list[str]) -> CpuTimes:
+        del pids
+        return self.container.cpu()
+
+
+KINDS = {"unit": ServiceUnit, "cgroup": ServiceGroup, "process": ServiceProcesses, "container": ServiceContainer}
 
 
 def find(kind: str, name: str) -> ServiceUnit:

@@ -80,6 +80,9 @@ def measure_service(
         str | None, typer.Option(help="Its systemd unit on the inventory's machines, for CPU time.")
     ] = None,
     cgroup: Annotated[str | None, typer.Option(help="Its control group there, instead of --unit.")] = None,
+    container: Annotated[
+        str | None, typer.Option(help="Its container of podman or Docker there, by name or ID, likewise.")
+    ] = None,
     process: Annotated[str | None, typer.Option(help="Name of its processes there, instead of --unit.")] = None,
     apply: Annotated[
         str | None, typer.Option(help="Command on its machine that makes the arm `after`, compared with the first.")
@@ -108,7 +111,7 @@ def measure_service(
     loads |= {f"users-{count}": {"users": count} for count in users or []}
     if not loads:
         raise UserError("give a load: --rate REQUESTS_PER_SECOND, or --users NUMBER")
-    given_cpu = {"unit": unit, "cgroup": cgroup, "process": process}
+    given_cpu = {"unit": unit, "cgroup": cgroup, "container": container, "process": process}
     service: dict[str, Any] = {
         "name": name,
         "address": arms,

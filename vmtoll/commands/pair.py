@@ -17,7 +17,7 @@ from vmtoll.files import write_durably
 from vmtoll.lab import embedded, topology
 from vmtoll.model.errors import UserError
 from vmtoll.model.experiment import Change
-from vmtoll.model.trial import METAL
+from vmtoll.model.trial import CONTAINER, NO_GUESTS
 from vmtoll.model.until import Until
 from vmtoll.model.workload import ClosedWorkload
 from vmtoll.runner.plan import ASSUMED_RPS
@@ -150,6 +150,7 @@ def lab_for(planned: Plan, link: str) -> Path:
     embedded.require_root()
     environments = planned.resolved.machines
     if not embedded.status()["up"] or not set(environments) <= environments_of(embedded.require()):
-        guests = [name for name in environments if name != METAL]
-        embedded.up(link, say, topology.shape(profiles=guests))
+        guests = [name for name in environments if name not in NO_GUESTS]
+        described = "containers" if CONTAINER in environments else "single"
+        embedded.up(link, say, topology.shape(described, guests))
     return embedded.prepare(planned.resolved, say)

@@ -10,6 +10,7 @@ from typing import Any
 
 from vmtoll import search_path
 from vmtoll.files import parse_yaml
+from vmtoll.model.trial import NO_GUESTS
 from vmtoll.paths import FOLDER_FILE, PLAYBOOKS, PROJECT, RESULTS, user_folder
 
 _WORKLOADS = PROJECT / "workloads"
@@ -42,8 +43,8 @@ def servers(incomplete: str) -> list[str]:
 
 
 def environments(incomplete: str) -> list[str]:
-    """Environments: metal and guest profiles."""
-    return _beginning(incomplete, ["metal", *search_path.environments().names()])
+    """Environments: metal, containers and guest profiles."""
+    return _beginning(incomplete, [*NO_GUESTS, *search_path.environments().names()])
 
 
 def profiles(incomplete: str) -> list[str]:

@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -86,6 +87,8 @@ def _build(link: str, shape: topology.LabShape, release: Release, requested: dic
     if all(record.get(key) == value for key, value in requested.items()) and not _silent_machines():
         _set_link(link)
         return
+    if any(machine["group"] == "containers" for machine in shape.machines):
+        _need_podman()
     if LAB.exists():
         _play("down")  # frees its memory for the check
     topology.check_memory(shape)
@@ -109,6 +112,13 @@ def _build(link: str, shape: topology.LabShape, release: Release, requested: dic
     (LAB / "variables.json").write_text(json.dumps(variables))
     tool_entries = [_tool_entry("clients", tool) for tool in tools.binaries()] if shape.inventory else []
     _write_record(requested | {"link": link, "tools": tool_entries})
+
+
+def _need_podman() -> None:
+    """Raise UserError when a program is missing that runs the lab's containers."""
+    if missing := [program for program in ("podman", "runc") if not shutil.which(program)]:
+        names = " and ".join(missing)
+        raise UserError(f"the lab's containers need {names}; install with `apt-get install {' '.join(missing)}`")
 
 
 def _guests_and_cpus(shape: topology.LabShape, kind: GuestAccelerator, images: Mapping[str, str]) -> dict[str, object]:

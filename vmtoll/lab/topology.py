@@ -19,7 +19,13 @@ from vmtoll.spec.catalog import unknown
 
 TOPOLOGIES = PLAYBOOKS / "topologies"
 # First address of each kind of machine, in RFC 2544's range for benchmarks.
-_FIRST = {"clients": "198.18.0.10", "metal_hosts": "198.18.0.20", "guests": "198.18.0.30", "targets": "198.18.0.200"}
+_FIRST = {
+    "clients": "198.18.0.10",
+    "metal_hosts": "198.18.0.20",
+    "containers": "198.18.0.26",
+    "guests": "198.18.0.30",
+    "targets": "198.18.0.200",
+}
 _PREFIX, _SWITCH_ADDRESS = 15, "198.18.0.1"
 BRIDGE, UPLINK = "vt-br0", "vt-up"
 # Memory of a machine in addition to a guest's own: QEMU and its translated code; systemd in a container.
@@ -39,10 +45,10 @@ SSH_S = 90
 class LabShape:
     """The machines of a lab, as the role embedded_lab needs them.
 
-    `machines`: containers, {name, group, address, host}; `guests` of this machine: {name, profile, kvm_host, address,
-    mac}; `test_beds`: test bed → names of its machines. A lab of virtual machines has no containers: its machines are
-    `guests`, and `inventory` is its whole inventory, with the guests inside of its KVM hosts. `targets`: KVM hosts that
-    guests can move to, {name, address}.
+    `machines`: containers, {name, group, address, host}, of podman in the group `containers`, else of systemd-nspawn;
+    `guests` of this machine: {name, profile, kvm_host, address, mac}; `test_beds`: test bed → names of its machines. A
+    lab of virtual machines has no containers: its machines are `guests`, and `inventory` is its whole inventory, with
+    the guests inside of its KVM hosts. `targets`: KVM hosts that guests can move to, {name, address}.
     """
 
     topology: str
@@ -133,8 +139,8 @@ def shape(topology: str = "single", profiles: Sequence[str] = ()) -> LabShape:
         host_of |= {name: kvm_host for name in members if name not in host_of}
     machines = [
         {"name": name, "group": group, "address": address, "host": host_of.get(name, kvm_hosts[0])}
-        for group in ("clients", "metal_hosts")
-        for name, address in _addresses(group, description[group])
+        for group in ("clients", "metal_hosts", "containers")
+        for name, address in _addresses(group, description.get(group, ()))
     ]
     profile_of = {name: profile for guests in on_hosts.values() for name, profile in guests.items()}
     guests = [

@@ -121,7 +121,10 @@ def _refuse_metal_on(line: AgentLine, metal: Mapping[str, str]) -> None:
 
 
 def gather(session: Session) -> dict[str, HostFacts]:
-    """Machine → its facts, as in hosts.json. Raises InventoryError when a machine lacks a server of the experiment."""
+    """Machine → its facts, as in hosts.json. Raises InventoryError when a machine lacks a server of the experiment, or
+    a container does not run on the host that the inventory names.
+    """
+    _find_containers(session)
     with ThreadPoolExecutor(16) as pool:
         facts_by_host = dict(pool.map(lambda host: (host.name, _facts(session, host)), session.inventory.hosts()))
     for host in session.inventory.under_test if session.resolved.requests is None else ():
@@ -135,6 +138,17 @@ def gather(session: Session) -> dict[str, HostFacts]:
     for host in session.inventory.hosts():
         facts_by_host[host.name].hardware = hardware_below(session.inventory, host, facts_by_host).value
     return facts_by_host
+
+
+def _find_containers(session: Session) -> None:
+    """Raise InventoryError for a container under test that its host does not run."""
+    for container in session.inventory.under_test:
+        host = session.inventory.host(container)
+        if host and container.container_name:
+            try:
+                session.line(host).call("containers", names=[container.container_name])
+            except AgentError as error:
+                raise InventoryError(f"{container.name}: {error}") from error
 
 
 def keep_handshakes(recorded: Mapping[str, HostFacts], current: Mapping[str, HostFacts]) -> None:
@@ -364,7 +378,7 @@ def accelerator(role: str, virtualization: str, domain_xml: str | None) -> Accel
     """Technique that runs a machine's code: KVM only if the guest's systemd-detect-virt and its libvirt definition both
     say so. Without a definition (None), the guest's answer counts.
     """
-    if role == "metal":
+    if role in ("metal", "container"):
         return Accelerator.NONE
     if domain_xml is None:
         return {"kvm": Accelerator.KVM, "qemu": Accelerator.TCG}.get(virtualization, Accelerator.UNKNOWN)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from vmtoll.agent.protocol import Done
@@ -53,7 +54,7 @@ def take(session: Session, host: Host) -> None:
         time.sleep(0.25)
     if host.role == "client":
         line.call("stay_awake")
-    if host.role in ("metal", "kvm_guest") and session.resolved.requests is None:
+    if host.role not in ("client", "kvm_host") and session.resolved.requests is None:
         line.call("stop_all", 180, names=session.resolved.all_servers)
 
 
@@ -100,22 +101,31 @@ def _open(line: AgentLine, limit_s: float) -> None:
 
 
 def _revive(session: Session, host: Host) -> str:
-    """Run the guest's revive commands on its host, by default the one that starts it; return the message of the first
-    that failed.
+    """Run the revive commands of a guest or container on its host, by default the one that starts it; return the
+    message of the first that failed.
 
     A failed start proves nothing: the guest may have restarted itself.
     """
-    kvm_host = session.inventory.kvm_host(host)
-    if kvm_host is None:
+    is_contained = host.container_name is not None
+    carrier = session.inventory.host(host) if is_contained else session.inventory.kvm_host(host)
+    if carrier is None:
         return ""
     try:
-        on_host = session.on_host(host)
-        start = [on_host.start_command()] if on_host and host.vars.revive is None else host.vars.revive or []
-        for argv in start:
-            done: Done = session.line(kvm_host).call("exec", 200, argv=argv, limit_s=180)
+        for argv in _start_commands(session, host, session.line(carrier)):
+            done: Done = session.line(carrier).call("exec", 200, argv=argv, limit_s=180)
             if done["exit_status"]:
                 words = " ".join((done["stderr"] or done["stdout"]).split())
-                return f"{kvm_host.name}: {' '.join(argv)}: {words[:300]}"
+                return f"{carrier.name}: {' '.join(argv)}: {words[:300]}"
     except AgentError as error:
         return str(error)
     return ""
+
+
+def _start_commands(session: Session, host: Host, carrier: AgentLine) -> Sequence[Sequence[str]]:
+    """The commands that start a guest or container on its host. Raises AgentError for a container that is not there."""
+    if host.vars.revive is not None:
+        return host.vars.revive
+    if host.container_name:
+        return [[carrier.call("container_engine", name=host.container_name), "start", host.container_name]]
+    on_host = session.on_host(host)
+    return [on_host.start_command()] if on_host else []

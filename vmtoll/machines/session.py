@@ -215,3 +215,8 @@ class Machines:
             return {}
         others = {name: self.addresses[name] for name in (*domains, *neighbours) if name in self.addresses}
         return {"domains": domains, "neighbours": neighbours, "uri": self.host.host.libvirt_uri, "guests": others}
+
+    @property
+    def container_names(self) -> list[str]:
+        """The names that the host's engine has for the containers under test."""
+        return [line.host.container_name for line in self.suts if line.host.container_name]

@@ -15,7 +15,7 @@ from vmtoll.model.first_answer import FirstAnswer
 from vmtoll.model.inventory import HostTuning
 from vmtoll.model.operation import Operation
 from vmtoll.model.service import Service
-from vmtoll.model.trial import METAL, Arm
+from vmtoll.model.trial import METAL, NO_GUESTS, Arm
 from vmtoll.model.until import Until
 
 SMALLEST_BLOCKS = 6
@@ -337,8 +337,8 @@ class Experiment(Document):
                 )
             if operation.of in self.changes:
                 raise ValueError(f"during: {name}: of: {operation.of!r} is a change; name the machine's environment")
-            if operation.of == METAL and operation.on == "kvm_host":
-                raise ValueError(f"during: {name}: metal has no KVM host; use `on: guest`, `do: command`")
+            if operation.of in NO_GUESTS and operation.on == "kvm_host":
+                raise ValueError(f"during: {name}: {operation.of} has no KVM host; use `on: guest`, `do: command`")
             others = {each.at_s for each in self.during.values() if each.of == operation.of}
             if len(others) > 1:
                 raise ValueError(
@@ -365,8 +365,8 @@ class Experiment(Document):
                 raise ValueError(
                     f"changes: {name}: of: {change.of!r} is a change itself; name the machine's environment"
                 )
-            if change.on == "host" and change.of == METAL:
-                raise ValueError(f"changes: {name}: on: metal has no KVM host; leave it out")
+            if change.on == "host" and change.of in NO_GUESTS:
+                raise ValueError(f"changes: {name}: on: {change.of} has no KVM host; leave it out")
         return self
 
     def machine_of(self, environment: str) -> str:
@@ -385,13 +385,13 @@ class Experiment(Document):
     def explained(self) -> list[str]:
         """The environments whose exits are explained: guests, without those of operations."""
         names = self.environments if self.explain else []
-        return [name for name in names if self.machine_of(name) != METAL and name not in self.during]
+        return [name for name in names if self.machine_of(name) not in NO_GUESTS and name not in self.during]
 
     @property
     def started(self) -> list[str]:
         """The environments whose guests are started: all guests, without those of operations."""
         names = self.environments if self.first_answer else []
-        return [name for name in names if name != METAL and name not in self.variants]
+        return [name for name in names if name not in NO_GUESTS and name not in self.variants]
 
     @property
     def baseline_arm(self) -> Arm:

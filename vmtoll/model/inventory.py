@@ -29,9 +29,10 @@ from vmtoll.model.document import plain_message
 from vmtoll.model.errors import InventoryError
 from vmtoll.model.release import SUITES
 
-Role = Literal["client", "metal", "kvm_guest", "kvm_host"]
+Role = Literal["client", "metal", "container", "kvm_guest", "kvm_host"]
 GuestAccelerator = Literal["kvm", "tcg"]
 _GUEST_WITH_PROFILE = "guest with a profile"
+_MADE = f"{_GUEST_WITH_PROFILE}, container"
 # ssh probes a silent machine every 2 s and gives up when the fourth probe gets no answer.
 _ALIVE_S, _ALIVE_PROBES = 2, 4
 SILENT_S = _ALIVE_S * (_ALIVE_PROBES + 1)
@@ -205,28 +206,28 @@ class HostTuning(BaseModel):
 class GuestVariables(Variables):
     """Inventory variables of a guest that vmtoll makes."""
 
-    state: Literal["present", "absent"] = _variable(
-        "present", _GUEST_WITH_PROFILE, "whether `vmtoll provision` makes or removes it"
-    )
+    state: Literal["present", "absent"] = _variable("present", _MADE, "whether `vmtoll provision` makes or removes it")
     accelerator: GuestAccelerator = _variable("kvm", _GUEST_WITH_PROFILE, "what runs the guest's code")
     emulator_cpus: str = _variable(
         "", _GUEST_WITH_PROFILE, "CPUs of QEMU's other threads, where the profile pins; empty: `vmtoll_cpus`"
     )
     vcpus: int = _variable(0, _GUEST_WITH_PROFILE, "virtual CPUs; 0: as many as `vmtoll_cpus`", ge=0)
-    memory_mib: int | None = _variable(None, _GUEST_WITH_PROFILE, "memory; unset: the profile's", "MiB", ge=128)
+    memory_mib: int | None = _variable(
+        None, _MADE, "memory; unset: the profile's, of a container no limit", "MiB", ge=128
+    )
     mac: str = _variable(
         "",
         _GUEST_WITH_PROFILE,
         "MAC address; empty: derived from the name",
         pattern=r"^(|[0-9a-f]{2}(:[0-9a-f]{2}){5})$",
     )
-    bridge: str = _variable("br0", _GUEST_WITH_PROFILE, "bridge on the KVM host")
+    bridge: str = _variable("br0", _MADE, "bridge on the KVM host")
     uplink: str = _variable("", _GUEST_WITH_PROFILE, "network card of the KVM host, for macvtap")
     vf: str = _variable("", _GUEST_WITH_PROFILE, "PCI address of the virtual function, for SR-IOV")
     prefix: int | None = _variable(
-        None, _GUEST_WITH_PROFILE, "prefix length of the address; unset: DHCP", "bits", ge=1, le=128
+        None, _MADE, "prefix length of the address; unset: DHCP, which containers have not", "bits", ge=1, le=128
     )
-    gateway: str = _variable("", _GUEST_WITH_PROFILE, "router, where `vmtoll_prefix` is set")
+    gateway: str = _variable("", _MADE, "router, where `vmtoll_prefix` is set")
     disk_cache: Literal["default", "none", "writethrough", "writeback", "directsync", "unsafe"] = _variable(
         "none", _GUEST_WITH_PROFILE, "libvirt's cache mode of the disk"
     )
@@ -245,7 +246,9 @@ class GuestVariables(Variables):
 class HostVars(GuestVariables):
     """Every `vmtoll_` variable that vmtoll reads from an inventory."""
 
-    environment: str | None = _variable(None, "SUT", "`metal`, or the name of a guest profile (required)")
+    environment: str | None = _variable(
+        None, "SUT", "`metal`, `container`, `container-host-network`, or the name of a guest profile (required)"
+    )
     address: str | None = _variable(None, "SUT", "address that clients send load to; unset: `ansible_host`")
     http_port: int = _variable(
         8080, "all, the same", "port of every server; TLS is on the two above it", ge=1, le=65533
@@ -261,7 +264,13 @@ class HostVars(GuestVariables):
         None, "guest", "inventory name of its KVM host; omit it and `vmtoll_domain` where you cannot access the host"
     )
     container_host: str | None = _variable(
-        None, "client, SUT", "inventory name of the machine whose kernel a container shares"
+        None, "client, SUT", "inventory name of the machine whose kernel a container shares; it is in `kvm_hosts`"
+    )
+    container: str | None = _variable(
+        None,
+        "container",
+        "name or ID that podman or Docker has for it on `vmtoll_container_host`; unset: its name in the inventory",
+        pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$",
     )
     domain: str | None = _variable(None, "guest", "libvirt's name for it")
     vmid: int | None = _variable(None, "guest", "Proxmox VE's number for it (VMID)", ge=100, le=999_999_999)
@@ -299,8 +308,9 @@ class HostVars(GuestVariables):
     )
     revive: list[list[str]] | None = _variable(
         None,
-        "guest",
-        "commands that the KVM host runs to bring a lost guest back; unset: `virsh start`, or what starts it there",
+        "guest, container",
+        "commands that its host runs to bring it back when it is lost; unset: `virsh start`, `podman start` or"
+        " `docker start`, or what starts it there",
     )
     reboot: list[list[str]] | None = _variable(
         None,
@@ -321,12 +331,16 @@ class HostVars(GuestVariables):
         None, "guest", "guest profile: `vmtoll provision` makes the guest; unset: the guest is yours"
     )
     cpus: str | None = _variable(
-        None, _GUEST_WITH_PROFILE, "libvirt's set of the host's CPUs: `2-5,8` (required)", pattern=CPU_SET
+        None,
+        _MADE,
+        "set of the host's CPUs: `2-5,8` (required for a guest with a profile; of a container: `vmtoll provision` makes"
+        " it, unset: the container is yours)",
+        pattern=CPU_SET,
     )
     public_key: str | None = _variable(
         None,
-        _GUEST_WITH_PROFILE,
-        "file on the controller: SSH key that root of the guest accepts; unset: the public half of"
+        _MADE,
+        "file on the controller: SSH key that root of it accepts; unset: the public half of"
         " `ansible_ssh_private_key_file`, or `~/.ssh/id_ed25519.pub`",
     )
 
@@ -383,6 +397,11 @@ class Host:
         _ = self.vars, self.ansible
 
     @property
+    def is_made(self) -> bool:
+        """Return whether `vmtoll provision` makes and removes this machine: a guest, or a container."""
+        return bool(self.vars.profile) or (self.role == "container" and self.vars.cpus is not None)
+
+    @property
     def address(self) -> str:
         """Address that the client sends load to."""
         return self.vars.address or self.ssh_host
@@ -406,6 +425,12 @@ class Host:
         """libvirt's name of a guest, its own where something else runs it; None where the inventory has neither."""
         others = (self.vars.vmid, self.vars.qmp_socket, self.vars.unit, self.vars.pid_file)
         return self.vars.domain or (self.name if any(others) else None)
+
+    @property
+    def container_name(self) -> str | None:
+        """The name of a container on its host; None for another machine, and where the inventory has no such host."""
+        is_seen = self.role == "container" and self.vars.container_host
+        return (self.vars.container or self.name) if is_seen else None
 
     @property
     def libvirt_uri(self) -> str:

@@ -33,7 +33,8 @@ def is_answered(measurement: Measurement) -> bool:
 
 @dataclass(frozen=True)
 class Metric:
-    """`field`: of a Measurement; `guest_field`: the field that a guest is compared by, where it differs.
+    """`field`: of a Measurement; `guest_field`: the field that a guest is compared by, where it differs. `like_field`:
+    the field that every arm is compared by where it has a figure, as in runs since it exists.
 
     `loops`: the loops under which the figure describes the server. `limits`: findings that make the measurement of the
     figure client-limited or link-limited; empty where neither affects the figure. `percentile`: a fraction, for
@@ -47,6 +48,7 @@ class Metric:
     loops: tuple[Loop, ...]
     field: str
     guest_field: str = ""
+    like_field: str = ""
     limits: frozenset[Code] = frozenset()
     percentile: float | None = None
     is_primary: bool = False
@@ -61,6 +63,8 @@ class Metric:
         """The figure of one measurement; None where it has none."""
         if self.is_per_answer and not is_answered(measurement):
             return None
+        if self.like_field and (alike := measurement.column(self.like_field)) is not None:
+            return alike
         return measurement.column(self.guest_field if guest and self.guest_field else self.field)
 
     def is_limited(self, record: TrialRecord, role: Role) -> bool:
@@ -81,7 +85,7 @@ LATENCY_P99 = Metric(
 CPU = Metric("cpu", "µs", False, (Loop.CLOSED, Loop.OPEN), "server_cpu_us_per_request", is_per_answer=True)
 HOST_CPU = Metric(
     "host_cpu", "µs", False, (Loop.CLOSED, Loop.OPEN), "server_cpu_us_per_request", "host_cpu_us_per_request",
-    is_per_answer=True,
+    "machine_cpu_us_per_request", is_per_answer=True,
 )  # fmt: skip
 
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (THROUGHPUT, TAIL, LATENCY_P99, CPU, HOST_CPU)}

@@ -20,6 +20,11 @@ class ServiceCpu(Document):
     cgroup: str | None = Field(
         default=None, pattern="^/.", description="control group, a path below `/sys/fs/cgroup`, as `/docker/1f9a…`"
     )
+    container: str | None = Field(
+        default=None,
+        pattern="^[a-zA-Z0-9][a-zA-Z0-9_.-]*$",
+        description="name or ID of a container of podman or Docker: its whole control group",
+    )
     process: str | None = Field(
         default=None,
         min_length=1,
@@ -29,8 +34,8 @@ class ServiceCpu(Document):
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        if sum(value is not None for value in (self.unit, self.cgroup, self.process)) != 1:
-            raise ValueError("give one of unit, cgroup and process")
+        if sum(value is not None for value in (self.unit, self.cgroup, self.container, self.process)) != 1:
+            raise ValueError("give one of unit, cgroup, container and process")
         return self
 
 

@@ -12,10 +12,16 @@ from vmtoll.model.density import DensityFigures
 from vmtoll.model.finding import ACCIDENTS, Code, Finding, Role, Validity, validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load
+from vmtoll.model.machine_cpu import MachineCpu
 from vmtoll.model.operation import OperationTimes
 from vmtoll.model.percentiles import FEWEST
 
 METAL = "metal"
+# Environments that are a container on a host of the inventory: with a network card of its own (veth on a bridge), or
+# with the host's network.
+CONTAINER, CONTAINER_HOST_NETWORK = "container", "container-host-network"
+CONTAINERS = (CONTAINER, CONTAINER_HOST_NETWORK)
+NO_GUESTS = (METAL, *CONTAINERS)
 
 
 class Accelerator(StrEnum):
@@ -203,7 +209,9 @@ class Offered:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """One tool's measured load. `histogram`: file of its latencies in the run's folder, None where it logs none."""
+    """One tool's measured load. `histogram`: file of its latencies in the run's folder, None where it logs none.
+    `machine_cpu`: CPU that the physical machine spent on the arm; None where it is not seen.
+    """
 
     role: Role
     tool: str
@@ -255,9 +263,11 @@ class Measurement:
     server_cpu_system_s: float | None = figure("system CPU of the server's processes during the tool")
     server_cpu_us_per_request: float | None = figure("CPU of the server's processes per request, by the SUT's account")
     host_cpu_s: float | None = figure(
-        "guests: CPU of QEMU and vhost threads on the KVM host during the tool; empty for a tool on the guest itself"
+        "guests: CPU of QEMU and vhost threads on the KVM host during the tool; containers: of their control group; "
+        "empty for a tool on the guest or in the container itself"
     )
-    host_cpu_us_per_request: float | None = figure("guests: the same per request")
+    host_cpu_us_per_request: float | None = figure("guests, containers: the same per request")
+    machine_cpu: MachineCpu | None = None
     server_time: Times = field(default=Times(), metadata=_statistics_of(_SERVER_TIME, "p50", "p99", "p999"))
     server_loop_lag: Times = field(default=Times(), metadata=_statistics_of(_LOOP_LAG, "p50", "p99", "p999"))
     steal_pct: float | None = figure(_STEAL)
@@ -288,6 +298,13 @@ class Measurement:
         if self.server_cpu_us_per_request is None or self.transactions is None:
             return None
         return self.server_cpu_us_per_request * self.transactions / 1e6
+
+    @property
+    def machine_cpu_us_per_request(self) -> float | None:
+        """CPU of the physical machine per request; None where it is not seen, or nothing was answered."""
+        if self.machine_cpu is None or not self.transactions:
+            return None
+        return self.machine_cpu.total_s * 1e6 / self.transactions
 
     @property
     def logs_service_times(self) -> bool:

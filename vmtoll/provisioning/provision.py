@@ -1,4 +1,4 @@
-"""Run `playbooks/site.yml` against an inventory, after making the guests that it describes."""
+"""Run `playbooks/site.yml` against an inventory, after making the guests and containers that it describes."""
 
 import json
 from pathlib import Path
@@ -9,6 +9,7 @@ from vmtoll.machines.changed import check_reachable
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import HostVars
 from vmtoll.model.release import Release
+from vmtoll.provisioning.containers import make_containers
 from vmtoll.provisioning.guests import make_guests
 from vmtoll.shell import Changes, play
 from vmtoll.spec.inventory import hosts_by_role, joined
@@ -23,22 +24,24 @@ def provision(
     *,
     changes: Changes | None = None,
 ) -> list[dict[str, str]]:
-    """Run site.yml against an inventory, or against its machines that `limit` matches; return the load tools that they
-    got.
+    """Run site.yml, for containers container-site.yml, against an inventory, or against its machines that `limit`
+    matches; return the load tools that they got.
 
-    First makes the guests that the inventory describes by a profile, of this release (default: release_of_guests).
-    `changes`: as in shell.play.
+    First makes the guests that the inventory describes by a profile, and its containers with vmtoll_cpus, of this
+    release (default: release_of_guests). `changes`: as in shell.play.
     """
     data = read_valid_inventory(inventory, limit)
     by_role = hosts_by_role(data, str(inventory))
-    # Guests with a profile may not exist yet.
-    check_reachable({host.name: host for hosts in by_role.values() for host in hosts if not host.vars.profile}.values())
+    # Guests and containers that vmtoll makes may not exist yet.
+    check_reachable({host.name: host for hosts in by_role.values() for host in hosts if not host.is_made}.values())
     release = release or release_of_guests(data, inventory)
     removed = make_guests(data, inventory, options, release, changes=changes)
+    removed += make_containers(data, inventory, options, release, changes=changes)
     tools.build()
     variables = archives.variables(_policy(data, inventory))
     pattern = joined(limit or "all", *(f"!{name}" for name in removed))
-    play("site.yml", "-e", json.dumps(variables), "--limit", pattern, *options, inventory=inventory, changes=changes)
+    for playbook in ("site.yml", *(["container-site.yml"] if by_role["container"] else [])):
+        play(playbook, "-e", json.dumps(variables), "--limit", pattern, *options, inventory=inventory, changes=changes)
     return variables["load_tools_binaries"]
 
 

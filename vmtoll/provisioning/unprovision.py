@@ -10,6 +10,7 @@ from typing import Any
 from vmtoll.guests.inventory import Guest
 from vmtoll.machines.changed import check_reachable, lock_machines
 from vmtoll.model.inventory import Host
+from vmtoll.provisioning.containers import lists_of, made_containers
 from vmtoll.provisioning.guests import guests_with_profile, role_entry
 from vmtoll.shell import Changes, play, say
 from vmtoll.spec.inventory import hosts_by_role, joined, names_in
@@ -17,12 +18,13 @@ from vmtoll.spec.inventory import hosts_by_role, joined, names_in
 
 @dataclass(frozen=True)
 class UndoPlan:
-    """What to undo: machines to restore and guests to remove. `guests`: all have state `absent`."""
+    """What to undo: machines to restore, guests and containers to remove. `guests`: all have state `absent`."""
 
     machines: Sequence[Host]
     guests: Sequence[Guest]
+    containers: Sequence[Host]
     pattern: str  # Ansible's host pattern of the machines to restore
-    addresses: Sequence[str]  # of the guests
+    addresses: Sequence[str]  # of the guests and containers, as known_hosts names them
     inventory: Path
 
     @classmethod
@@ -33,18 +35,27 @@ class UndoPlan:
         """
         by_role = hosts_by_role(data, str(inventory))
         guests = [vm.model_copy(update={"state": "absent"}) for vm in guests_with_profile(data, inventory)]
+        containers = made_containers(data, inventory)
         named_hosts = {*names_in(limit or ""), *(vm.kvm_host for vm in guests)}
+        named_hosts |= {str(container.vars.container_host) for container in containers}
         machines = {
             host.name: host
             for role, hosts in by_role.items()
             for host in hosts
-            if not host.vars.profile and (role != "kvm_host" or not limit or host.name in named_hosts)
+            if not host.is_made and (role != "kvm_host" or not limit or host.name in named_hosts)
         }
         return cls(
             machines=list(machines.values()),
             guests=guests,
-            pattern=joined(limit or "all", *(f"!{vm.name}" for vm in guests)),
-            addresses=[host.address for host in by_role["kvm_guest"] if host.vars.profile],
+            containers=containers,
+            pattern=joined(
+                limit or "all",
+                *(f"!{name}" for name in (*(vm.name for vm in guests), *(host.name for host in containers))),
+            ),
+            addresses=[
+                *(host.address for host in by_role["kvm_guest"] if host.vars.profile),
+                *map(_known_as, containers),
+            ],
             inventory=inventory,
         )
 
@@ -53,9 +64,15 @@ class UndoPlan:
         hosts = dict.fromkeys(vm.kvm_host for vm in self.guests)
         return {
             "kvm_guest_lists": {host: [role_entry(vm) for vm in self.guests if vm.kvm_host == host] for host in hosts},
+            "podman_container_lists": lists_of(self.containers, state="absent"),
             "kvm_guest_addresses": list(self.addresses),
             "unprovision_machines": self.pattern,
         }
+
+
+def _known_as(host: Host) -> str:
+    """The name of a container in known_hosts."""
+    return host.ssh_host if host.ansible.port in (None, 22) else f"[{host.ssh_host}]:{host.ansible.port}"
 
 
 def unprovision(undo_plan: UndoPlan, *, check: bool, changes: Changes | None = None) -> None:

@@ -21,7 +21,7 @@ from vmtoll.capacity.resources import Size
 from vmtoll.capacity.scaling import LevelKind, Scaling
 from vmtoll.model.finding import Code
 from vmtoll.model.hardware import Hardware
-from vmtoll.model.trial import METAL, Accelerator, is_shape_only
+from vmtoll.model.trial import CONTAINERS, METAL, Accelerator, is_shape_only
 from vmtoll.report.words import DASH, KVM_HARDWARE, percent, platform_text, plural
 from vmtoll.statistics.student import Interval
 
@@ -205,7 +205,12 @@ def _need(result: CapacityResult, plan: FleetPlan) -> str:
     if result.environment == METAL:
         return f"{at_most}{plural(plan.units, 'metal host')} {size}"
     hosts = f"{plural(plan.hosts, 'host')}{_host_size_text(result)}"
-    return f"{at_most}{plural(plan.units, 'guest')} ({result.environment}) {size} on {hosts}"
+    return f"{at_most}{plural(plan.units, _unit(result.environment))} ({result.environment}) {size} on {hosts}"
+
+
+def _unit(environment: str) -> str:
+    """What a fleet has many of."""
+    return "host" if environment == METAL else "container" if environment in CONTAINERS else "guest"
 
 
 def _host_size_text(result: CapacityResult) -> str:
@@ -217,8 +222,7 @@ def _why_no_number(result: CapacityResult) -> str:
     if result.accelerator is Accelerator.TCG:
         return f"{name} ran on emulation (TCG): shape only, no number of guests follows"
     if result.hardware is Hardware.EMULATED:
-        units = "hosts" if name == METAL else "guests"
-        return f"{name} ran on emulated hardware: shape only, no number of {units} follows"
+        return f"{name} ran on emulated hardware: shape only, no number of {_unit(name)}s follows"
     if result.carries_rps.high is None:
         return f"{name} misses it at {first}: nothing follows"
     return f"{name} is not shown to meet it at {first}; in the way: {binding_text(result.binds)}"

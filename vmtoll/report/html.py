@@ -18,7 +18,7 @@ from vmtoll.model.finding import Code, Validity
 from vmtoll.model.hardware import foreign_kvm_module
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, TAIL, THROUGHPUT
-from vmtoll.model.trial import METAL, Arm
+from vmtoll.model.trial import CONTAINERS, METAL, Arm
 from vmtoll.model.verdict import Comparison, RunAnalysis, Verdict
 from vmtoll.report import charts, words
 from vmtoll.report.capacity import section as capacity_section
@@ -77,6 +77,7 @@ def render(run: Run, analysis: RunAnalysis) -> str:
             for c in analysis.comparisons for verdict in c.verdicts.values() if verdict.applies
         ],
         embedded=run.manifest.lab == "embedded" and Arm(METAL) in run.arms,
+        contained=any(arm.environment in CONTAINERS for arm in run.arms),
         metal_hardware=run.hardware(Arm(METAL)), kvm_module=_kvm_module(run),
         link=_link(run),
         accelerators=_by_text(run, lambda arm: words.ACCELERATORS[run.accelerator(arm)]),
@@ -195,7 +196,7 @@ NUMBER_CELLS: dict[str, tuple[tuple[str, ...], Callable[[Any], str]]] = {
     "p99.9 µs": (_time_columns("p999"), words.number),
     "failed, cross-check": ((f"{CROSSCHECK}failure_rate",), words.percent),
     "server CPU µs/req": (("server_cpu_us_per_request",), words.number),
-    "host CPU µs/req": (("host_cpu_us_per_request",), words.number),
+    "host CPU µs/req": (("machine_cpu_us_per_request", "host_cpu_us_per_request"), words.number),
     "memory MiB": (("memory_pss_kib",), _mib), "client CPU": (("client_cpu_share",), words.percent),
     "steal %": (("steal_pct",), words.number), "limited by": (("limiter",), _limiter),
 }  # fmt: skip

@@ -61,6 +61,8 @@ def _figures(run: Run, scenario: Scenario, arm: Arm, trials: list[TrialRecord]) 
     row: dict[str, Cell] = {"trials": len(trials)}
     row |= {validity.value: sum(trial.validity is validity for trial in trials) for validity in Validity}
     row |= {column: _median(used[column]) for column in NUMBERS}
+    alike = [record.primary.machine_cpu_us_per_request for record in used["record"] if record.primary]
+    row["machine_cpu_us_per_request"] = _median(pd.Series(alike, dtype=float))
     row["limiter"] = limiter_of_side.value if (limiter_of_side := limiter(run, used["record"])) else None
     logged = used[used[P50_COLUMNS].notna().any(axis=1)]
     merged = merged_percentiles(run.path, logged) or (None,) * 4

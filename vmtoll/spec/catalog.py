@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtoll import loadgen, search_path
-from vmtoll.model.trial import METAL
+from vmtoll.model.trial import METAL, NO_GUESTS
 from vmtoll.paths import LOAD_TOOLS, PROJECT, user_folder
 from vmtoll.search_path import SearchPath
 from vmtoll.shell import say
@@ -41,7 +41,7 @@ class Registry:
         return self.paths["server"].names()
 
     def environments(self) -> list[str]:
-        return [METAL, *self.paths["environment"].names()]
+        return [*NO_GUESTS, *self.paths["environment"].names()]
 
     def guest_file(self, profile: str) -> Path:
         return self.paths["environment"].find(profile)

@@ -8,7 +8,7 @@ from vmtoll.model.density import Density
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.experiment import Experiment
 from vmtoll.model.load import LoadKind
-from vmtoll.model.trial import METAL
+from vmtoll.model.trial import NO_GUESTS
 from vmtoll.model.workload import MailWorkload, RateWorkload, Workload
 
 PROTOCOLS = ("submission", "imap", "pop3")
@@ -36,8 +36,8 @@ def check(path: Path, experiment: Experiment) -> None:
             f"{path}: density: goes with neither service, during, tuning_steps, claims nor users; use an experiment "
             "of its own"
         )
-    if METAL in experiment.environments:
-        raise ExperimentError(f"{path}: density: metal carries no guests; leave it out of `environments`")
+    for name in set(NO_GUESTS) & set(experiment.environments):
+        raise ExperimentError(f"{path}: density: {name} carries no guests; leave it out of `environments`")
     if experiment.noise_floor:
         raise ExperimentError(f"{path}: density: noise_floor: a number of guests has no A/A control; leave it out")
     if len(experiment.servers) > 1:

@@ -14,7 +14,7 @@ from vmtoll.model.experiment import Experiment, NoiseFloor, Scale
 from vmtoll.model.run import Skipped, UsedFile
 from vmtoll.model.service import Service
 from vmtoll.model.site import Site
-from vmtoll.model.trial import METAL
+from vmtoll.model.trial import NO_GUESTS
 from vmtoll.model.workload import (
     SharedHostWorkload,
     Workload,
@@ -159,7 +159,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         check_names(path, "noise_floor.environment", "environment", [floor.environment], experiment.environments)
         check_names(path, "noise_floor.servers[]", "server", floor.servers, experiment.servers)
     if experiment.tuning_steps:
-        guests = [environment for environment in experiment.environments if environment != METAL]
+        guests = [environment for environment in experiment.environments if environment not in NO_GUESTS]
         for key, steps in experiment.tuning_steps.names_by_key():
             check_names(path, f"tuning_steps.{key}", "environment", steps, guests)
     density.check(path, experiment)
@@ -259,7 +259,7 @@ def _used(
         "workload": list(dict.fromkeys(file.stem for file in files.values() if file)),
         "site": [site.name],
         "server": list(dict.fromkeys([*experiment.servers, *experiment.other_servers])),
-        "environment": dict.fromkeys(name for name in [*experiment.environments, *bases] if name != METAL),
+        "environment": dict.fromkeys(name for name in [*experiment.environments, *bases] if name not in NO_GUESTS),
     }
 
 

@@ -5,6 +5,7 @@ from vmtoll.model.inventory import Role
 GROUPS: tuple[tuple[str, Role], ...] = (
     ("clients", "client"),
     ("metal_hosts", "metal"),
+    ("containers", "container"),
     ("kvm_guests", "kvm_guest"),
     ("kvm_hosts", "kvm_host"),
 )

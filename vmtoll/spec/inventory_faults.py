@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import GUEST_NAMES, Connection, Host, HostVars, Role
-from vmtoll.model.trial import METAL
+from vmtoll.model.trial import CONTAINER_HOST_NETWORK, CONTAINERS, NO_GUESTS
 from vmtoll.spec.catalog import unknown
 from vmtoll.spec.groups import GROUPS, KNOWN_GROUPS, is_within, nearest
 from vmtoll.spec.inventory import hosts_by_role, members, read_inventory
@@ -24,7 +24,7 @@ from vmtoll.spec.profiles import environment_names
 # Why a command reads the inventory. `load`: to measure its machines. `machines`: to change or inspect them. `hosts`: to
 # change or inspect any hosts, whatever their group.
 Purpose = Literal["load", "machines", "hosts"]
-SUTS: tuple[Role, ...] = ("metal", "kvm_guest")
+SUTS: tuple[Role, ...] = ("metal", "container", "kvm_guest")
 _SHORT_GROUPS = {"suts", "cells"}
 # Ansible's own groups.
 _ANSIBLE_GROUPS = {"_meta", "all", "ungrouped"}
@@ -128,7 +128,7 @@ def faults(
     yield from _wrong_values(machines)
     others = [
         *(_groups(machines, limited=limited, for_load=purpose == "load") if purpose != "hosts" else ()),
-        *_environments(machines, known, for_load=purpose == "load"), *_guests(machines),
+        *_environments(machines, known, for_load=purpose == "load"), *_guests(machines), *_containers(machines),
         *_duplicate_endpoints(machines), *_differing_variables(machines),
         *(_ipv6_load_addresses(machines) if purpose == "load" else ()), *_link(machines), *_unknown_variables(machines),
     ]  # fmt: skip
@@ -174,7 +174,9 @@ def _groups(machines: InventoryData, *, limited: bool, for_load: bool) -> Iterat
     elif for_load and not machines.by_role["client"]:
         yield Fault("", "the group `clients` is empty", "Name the machine there that sends the load")
     if grouped_hosts and for_load and not machines.suts:
-        yield Fault("", "the groups `metal_hosts` and `kvm_guests` are empty", "Name the machines to be measured")
+        yield Fault(
+            "", "the groups `metal_hosts`, `containers` and `kvm_guests` are empty", "Name the machines to be measured"
+        )
 
 
 def _is_misspelt(
@@ -216,7 +218,7 @@ def _own_variables(variables: Mapping[str, Mapping[str, Any]]) -> dict[str, list
 def _environments(machines: InventoryData, known: Collection[str], *, for_load: bool) -> Iterator[Fault]:
     """Yield environments that contradict the group, are unknown or missing, and machines that share one."""
     shipped = environment_names()
-    guests = [name for name in shipped if name != METAL]
+    guests = [name for name in shipped if name not in NO_GUESTS]
     names = sorted({*shipped, *known})
     hosts_by_environment = defaultdict[tuple[str, str], list[Host]](list)
     for host in machines.suts:
@@ -228,8 +230,12 @@ def _environments(machines: InventoryData, known: Collection[str], *, for_load: 
             is_misspelt = any(is_within(label.lower(), name, 2) for name in names)
             observation = unknown("vmtoll_environment", label, names)
             yield Fault(host.name, observation, "Correct it in the inventory", is_misspelt)
-        elif host.role == "kvm_guest" and label == METAL:
-            observation = "it is in the group `kvm_guests`, and vmtoll_environment is metal"
+        elif host.role == "kvm_guest" and label in NO_GUESTS:
+            observation = f"it is in the group `kvm_guests`, and vmtoll_environment is {label}"
+            yield Fault(host.name, observation, "A machine is what its group says: correct one of both")
+        elif (host.role == "container") != (label in CONTAINERS) and label in (*guests, *NO_GUESTS):
+            group = {role: group for group, role in GROUPS}[host.role]
+            observation = f"it is in the group `{group}`, and vmtoll_environment is {label}"
             yield Fault(host.name, observation, "A machine is what its group says: correct one of both")
         elif host.role == "metal" and label in guests and not host.vars.container_host:
             observation = f"it is in the group `metal_hosts`, and vmtoll_environment is the guest profile {label}"
@@ -247,7 +253,7 @@ def _environments(machines: InventoryData, known: Collection[str], *, for_load: 
 def _profile(guest: Host) -> Iterator[Fault]:
     """Yield what is wrong with a guest that vmtoll makes: its profile, its environment, its CPUs."""
     profile, environment = guest.vars.profile, guest.vars.environment
-    guests = [name for name in environment_names() if name != METAL]
+    guests = [name for name in environment_names() if name not in NO_GUESTS]
     if profile is None:
         return
     if profile not in guests:
@@ -324,6 +330,25 @@ def _guests(machines: InventoryData) -> Iterator[Fault]:
             if value is not None and value not in kvm_hosts:
                 observation = f"{name} is {value!r}, which is not in the group `kvm_hosts`"
                 yield Fault(host.name, observation, "Add it there, or correct the name")
+
+
+def _containers(machines: InventoryData) -> Iterator[Fault]:
+    """Yield what a container lacks that vmtoll makes, and containers that say they are guests."""
+    for container in machines.by_role["container"]:
+        variables, is_host_network = container.vars, container.vars.environment == CONTAINER_HOST_NETWORK
+        if guest_variables := [name for name in (*GUEST_NAMES, "unit", "profile") if getattr(variables, name)]:
+            observation = f"it is in the group `containers`, and vmtoll_{guest_variables[0]} says that it is a guest"
+            yield Fault(container.name, observation, "A machine is what its group says: correct one of both")
+        if variables.container_host is None and (variables.cpus or variables.container):
+            yield Fault(container.name, "vmtoll_container_host is not set", "Set it: the host that it runs on")
+        if not variables.cpus:
+            continue
+        if is_host_network and container.ansible.port in (None, 22):
+            observation = "its network is the host's, and its SSH server would want the host's port 22"
+            yield Fault(container.name, observation, "Set ansible_port to a free port of the host")
+        if not is_host_network and variables.prefix is None:
+            observation = "vmtoll_prefix is not set, and a container gets no address by DHCP"
+            yield Fault(container.name, observation, "Set it: the length of its network's prefix, as 24")
 
 
 def _duplicate_endpoints(machines: InventoryData) -> Iterator[Fault]:

@@ -27,7 +27,7 @@ def from_data(
     by_role = hosts_by_role(data, source)
     if not by_role["client"]:
         raise InventoryError(f"{source}: the group `clients` is empty: nothing would send load")
-    candidates = by_role["metal"] + by_role["kvm_guest"]
+    candidates = by_role["metal"] + by_role["container"] + by_role["kvm_guest"]
     present = {host.vars.environment for host in candidates}
     environments = [name for name in environments if name in present or name not in optional]
     machines = {environment: _machines(candidates, environment, source, guests) for environment in environments}
@@ -53,7 +53,7 @@ def _machines(candidates: Sequence[Host], environment: str, source: str, guests:
         present = sorted({str(host.vars.environment) for host in candidates})
         raise InventoryError(
             f"{source}: {len(matching)} hosts have vmtoll_environment {environment!r}, one is needed "
-            f"(choose with --limit); in the groups `metal_hosts` and `kvm_guests` there are: "
+            f"(choose with --limit); in the groups `metal_hosts`, `containers` and `kvm_guests` there are: "
             f"{', '.join(present) or 'none'}"
         )
     needed = guests if on_one_host else 1

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.experiment import Experiment, ProfileVariant
-from vmtoll.model.trial import METAL
+from vmtoll.model.trial import NO_GUESTS
 from vmtoll.search_path import SearchPath
 from vmtoll.spec import vary
 from vmtoll.spec.catalog import Registry
@@ -19,7 +19,7 @@ from vmtoll.spec.documents import Keys, check_names, read
 
 
 def environment_names(registry: Registry | None = None) -> list[str]:
-    """`metal`, and every guest profile: of files, then of experiments."""
+    """`metal`, those of containers, and every guest profile: of files, then of experiments."""
     registry = registry or Registry()
     return [*registry.environments(), *varied_profiles(registry.paths["experiment"])]
 
@@ -75,7 +75,7 @@ def check_profiles(path: Path, experiment: Experiment, registry: Registry) -> No
     for name, variant in experiment.profiles.items():
         if name in shipped and variant != _of_file(registry.guest_file(name)):  # else a run has recorded it
             raise ExperimentError(f"{path}: profiles.{name}: a guest profile has this name; choose another one")
-        guests = [environment for environment in shipped if environment != METAL]
+        guests = [environment for environment in shipped if environment not in NO_GUESTS]
         check_names(path, f"profiles.{name}.of", "guest profile", [variant.of], guests)
         check_names(path, f"profiles.{name}.keys", "key", list(variant.keys), [*vary.profile_keys(), "needs"])
         if name not in machines:
@@ -122,7 +122,7 @@ def variants_of_files(registry: Registry, environments: Collection[str]) -> dict
     found: dict[str, ProfileVariant] = {}
     of_experiments = varied_profiles(registry.paths["experiment"])
     for name in environments:
-        if name == METAL:
+        if name in NO_GUESTS:
             continue
         varied = of_experiments.get(name)
         if variant := varied.variant if varied else _of_file(registry.guest_file(name)):
@@ -159,7 +159,7 @@ def declared_differences(profiles: Mapping[str, ProfileVariant], machines: Colle
     """The facts in which these guests may differ, by the keys of profiles in which they do; None where that is not all
     that they differ in, or not known.
     """
-    if not profiles or METAL in machines:
+    if not profiles or set(NO_GUESTS) & set(machines):
         return None
     bases = {variant.of for variant in profiles.values()} | {name for name in machines if name not in profiles}
     keys = {key for variant in profiles.values() for key in variant.keys}

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vmtoll.model.trial import METAL
+from vmtoll.model.trial import NO_GUESTS
 from vmtoll.paths import VM_IMAGES
 from vmtoll.spec.documents import read
 
@@ -36,8 +36,8 @@ def expand(document: Mapping[str, Any]) -> Mapping[str, Any]:
             raise ValueError(f"vary.{factor}: {numbers[0]} is a number, of which YAML drops zeros; quote it")
     of, values_of = str(environments[0]), {str(factor): _values(values) for factor, values in factors.items()}
     of_profile = {factor: values for factor, values in values_of.items() if factor in profile_keys()}
-    if of_profile and of == METAL:
-        raise ValueError(f"vary.{next(iter(of_profile))}: metal has no guest profile; vary the environment of a guest")
+    if of_profile and of in NO_GUESTS:
+        raise ValueError(f"vary.{next(iter(of_profile))}: {of} has no guest profile; vary the environment of a guest")
     names, profiles, changes = varied(of, values_of)
     return {**document, "vary": values_of, "environments": names, "profiles": profiles, "changes": changes}
 

@@ -7,8 +7,10 @@ from vmtoll.agent.protocol import Counters, Reading
 from vmtoll.agent.waits import growth_ns
 from vmtoll.machines.connection import AgentLine, Pending
 from vmtoll.machines.session import Machines
+from vmtoll.model.machine_cpu import MachineCpu
 from vmtoll.model.trial import Measurement, Resources
 from vmtoll.trial.background_cpu import steal_pct
+from vmtoll.trial.machine_cpu import machine_cpu
 
 _LIMIT_S = 30.0
 
@@ -19,12 +21,13 @@ class Usage:
 
     `clients`, `suts` (the machines under test; none of a service that is not seen): by name. `host`: the KVM host of
     guests, or the machine whose kernel a container shares. A client on the machine under test shares that machine's
-    reading.
+    reading. `sees_machine`: whether one of the readings is of the physical machine that the server runs on.
     """
 
     clients: Mapping[str, Reading]
     suts: Mapping[str, Reading]
     host: Reading | None
+    sees_machine: bool = True
 
     @property
     def pss_kib(self) -> int | None:
@@ -53,9 +56,32 @@ class Usage:
         return float(sum(domain["total_s"] for domain in self.host["domains"].values()))
 
     @property
+    def container_s(self) -> float | None:
+        """CPU seconds of the containers' control groups; None without containers, or with the client in one."""
+        if self.is_client_on_sut or not self.host or not (containers := self.host.get("containers")):
+            return None
+        return float(sum(container["total_s"] for container in containers.values()))
+
+    @property
+    def arm_s(self) -> float | None:
+        """CPU seconds of what ran the server on its physical machine; see MachineCpu. None if that is not seen, or if
+        the client is on the machine under test.
+        """
+        if self.is_client_on_sut or not self.sees_machine:
+            return None
+        if self.domain_s is not None or self.container_s is not None:
+            return (self.domain_s or 0.0) + (self.container_s or 0.0)
+        return float(sum(sut["server"]["total_s"] for sut in self.suts.values())) if self.suts else None
+
+    @property
+    def physical(self) -> Reading | None:
+        """The reading of the physical machine: the host's, else that of the one machine under test."""
+        return self.host or (next(iter(self.suts.values())) if len(self.suts) == 1 else None)
+
+    @property
     def without_domains(self) -> "Usage":
         """The same without what the host knows of the guests' processes."""
-        return replace(self, host={**self.host, "domains": {}}) if self.host else self
+        return replace(self, host={**self.host, "domains": {}}, sees_machine=False) if self.host else self
 
     def steal_pct(self, before: "Usage") -> float | None:
         """CPU time stolen since `before`, in percent of the CPUs that the server may use, on all machines together."""
@@ -82,7 +108,8 @@ def read_usage(machines: Machines, server: str, remote: tuple[str, int], *, has_
     Raises AgentError, HostLostError.
     """
     clients, suts, host = machines.clients, machines.suts, machines.host
-    host_answer = host.ask("usage", **(machines.domain_args if has_guests else {})) if host else None
+    of_guests = machines.domain_args if has_guests else {}
+    host_answer = host.ask("usage", **of_guests, contained=machines.container_names) if host else None
     pending = [(line, _ask_usage(machines, line, server, remote)) for line in suts]
     pending += [(line, line.ask("usage", remote=remote)) for line in clients if line not in suts]
     readings = {line.host.name: answer.wait(_LIMIT_S) for line, answer in pending}
@@ -90,6 +117,7 @@ def read_usage(machines: Machines, server: str, remote: tuple[str, int], *, has_
         suts={line.host.name: readings[line.host.name] for line in suts},
         clients={line.host.name: readings[line.host.name] for line in clients},
         host=host_answer.wait(_LIMIT_S) if host_answer else None,
+        sees_machine=(host is not None and has_guests) or all(line.host.role == "metal" for line in suts),
     )
 
 
@@ -104,8 +132,8 @@ def growth(before: Usage, after: Usage, figure: Callable[[Reading], float]) -> f
 
 
 def with_cpu(measurement: Measurement, before: Usage, after: Usage) -> Measurement:
-    """The measurement with the CPU time of the server's processes and, for guests, of their QEMU and vhost threads, in
-    total and per request.
+    """The measurement with the CPU time of the server's processes; for guests of their QEMU and vhost threads, for
+    containers of their control groups; and of the physical machine; in total and per request.
 
     The exact total is split into user and system time in the ratio of the machine's coarser counters.
     """
@@ -118,6 +146,8 @@ def with_cpu(measurement: Measurement, before: Usage, after: Usage) -> Measureme
     host_s = None
     if before.domain_s is not None and after.domain_s is not None:
         host_s = after.domain_s - before.domain_s
+    elif before.container_s is not None and after.container_s is not None:
+        host_s = after.container_s - before.container_s
     return replace(
         measurement,
         server_cpu_user_s=total * share,
@@ -125,7 +155,16 @@ def with_cpu(measurement: Measurement, before: Usage, after: Usage) -> Measureme
         server_cpu_us_per_request=total * 1e6 / requests if requests else None,
         host_cpu_s=host_s,
         host_cpu_us_per_request=host_s * 1e6 / requests if host_s is not None and requests else None,
+        machine_cpu=_machine_cpu(before, after),
     )
+
+
+def _machine_cpu(before: Usage, after: Usage) -> MachineCpu | None:
+    """What the physical machine spent on the arm; None where no reading shows it."""
+    old, new = before.physical, after.physical
+    if before.arm_s is None or after.arm_s is None or not old or not new or "survey" not in old:
+        return None
+    return machine_cpu(after.arm_s - before.arm_s, old["survey"], new["survey"])
 
 
 def energy_j(before: Usage, after: Usage) -> float | None:

@@ -77,7 +77,8 @@ def test_every_topology_has_unique_names_and_addresses(file: Path) -> None:
         (
             "mutli",
             [],
-            "unknown topology 'mutli' (did you mean 'multi'?); allowed: machine-pairs, machines, migration, multi, sin",
+            "unknown topology 'mutli' (did you mean 'multi'?); "
+            "allowed: containers, machine-pairs, machines, migration, multi, single",
         ),
         ("single", ["kvm-defualt"], "unknown guest profile 'kvm-defualt' (did you mean 'kvm-default'?); allowed: kvm-"),
     ],

@@ -55,6 +55,7 @@ def server(*, ran_us: float, waited_us: float) -> dict[str, float]:
         (record(closed_load(), **BUSY, host_cpu_s=11.0), Limiter.SERVER_CPU),
         (record(closed_load(), **IDLE, host_cpu_s=9.0), Limiter.HOST_CPU),
         (record(closed_load(), Arm("metal"), **IDLE, host_cpu_s=9.0), Limiter.CONNECTIONS),
+        (record(closed_load(), Arm("container"), **IDLE, host_cpu_s=9.0), Limiter.SERVER_CPU),
         (record(closed_load(), **IDLE, **vcpus(ran_us=1000, waited_us=1200)), Limiter.HOST_WAIT),
         (record(closed_load(), **IDLE, **vcpus(ran_us=1000, waited_us=1100)), Limiter.CONNECTIONS),
         (record(closed_load(), **BUSY, **vcpus(ran_us=1000, waited_us=1200)), Limiter.SERVER_CPU),

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import yaml
+
 from vmtoll.builds import archives
 from vmtoll.builds.image import image_key, recipe_files
 from vmtoll.model.release import RELEASES
@@ -20,6 +22,15 @@ def test_only_what_is_tracked_decides_what_is_in_the_image(tmp_path: Path) -> No
     assert recipe_files(tmp_path) == before
     assert {"image.yml", "site.yml", "main.yml", "all.yml"} <= {file.name for file in before}
     assert [file for file in recipe_files(PLAYBOOKS) if "web_servers" in file.parts]
+
+
+def test_what_makes_containers_is_in_no_image_and_provisions_them_as_any_other_machine() -> None:
+    assert not [file for file in recipe_files(PLAYBOOKS) if "container" in str(file.relative_to(PLAYBOOKS.parent))]
+    site, of_containers = (
+        [role for play in yaml.safe_load((PLAYBOOKS / name).read_text()) for role in play["roles"]]
+        for name in ("site.yml", "container-site.yml")
+    )
+    assert of_containers == site
 
 
 def test_the_release_is_part_of_the_images_key(tmp_path: Path) -> None:

@@ -30,6 +30,15 @@ GOOD: dict[str, dict[str, Any]] = {
 }
 
 
+def contained(**variables: Any) -> dict[str, Any]:
+    """The good inventory with a container that vmtoll makes."""
+    box = {
+        "group": "containers", "vmtoll_environment": "container", "vmtoll_container_host": "host", "vmtoll_cpus": "1",
+        "vmtoll_prefix": 24, **variables,
+    }  # fmt: skip
+    return {**GOOD, "box": {key: value for key, value in box.items() if value is not None}}
+
+
 def changed(host: str, **variables: Any) -> dict[str, Any]:
     """The good inventory with a host's variables changed, or without those that are None."""
     merged = {**GOOD[host], **variables}
@@ -45,8 +54,20 @@ def test_a_good_inventory_is_reported_as_good() -> None:
 @pytest.mark.parametrize(
     ("hosts", "machine", "found", "advice"),
     [
+        (contained(vmtoll_environment="metal"), "box", "in the group `containers`, and vmtoll_environment is", "says"),
+        (changed("big", vmtoll_environment="container"), "big", "in the group `metal_hosts`", "what its group says"),
+        (changed("small", vmtoll_environment="container"), "small", "in the group `kvm_guests`", "what its group says"),
+        (contained(vmtoll_profile="kvm-default"), "box", "vmtoll_profile says that it is a guest", "its group says"),
+        (contained(vmtoll_container_host=None), "box", "vmtoll_container_host is not set", "host that it runs on"),
+        (contained(vmtoll_prefix=None), "box", "gets no address by DHCP", "length of its network's prefix"),
+        (contained(vmtoll_environment="container-host-network"), "box", "want the host's port 22", "a free port"),
         ({"big": GOOD["big"]}, "", "the group `clients` is empty", "sends the load"),
-        ({"load": GOOD["load"]}, "", "`metal_hosts` and `kvm_guests` are empty", "machines to be measured"),
+        (
+            {"load": GOOD["load"]},
+            "",
+            "`metal_hosts`, `containers` and `kvm_guests` are empty",
+            "machines to be measured",
+        ),
         (changed("big", vmtoll_environment=None), "big", "vmtoll_environment is not set", "metal, or the name"),
         (changed("big", vmtoll_environment="matel"), "big", "did you mean 'metal'", "Correct it"),
         (changed("small", vmtoll_domain=None), "small", "vmtoll_domain is not set", "Set both, or omit both"),

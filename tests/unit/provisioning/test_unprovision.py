@@ -41,3 +41,33 @@ def test_a_limit_leaves_other_hosts_alone(tmp_path: Path) -> None:
     guest_alone = undone(tmp_path, "made")
     assert {host.name for host in guest_alone.machines} == {"big1"}
     assert guest_alone.pattern == "made:!made"
+
+
+CONTAINERS = """
+all:
+  children:
+    kvm_hosts: {hosts: {big1: }}
+    containers:
+      vars: {vmtoll_container_host: big1}
+      hosts:
+        box: {vmtoll_environment: container, vmtoll_cpus: "1", vmtoll_prefix: 24, ansible_host: 192.0.2.8}
+        twin: {vmtoll_environment: container-host-network, vmtoll_cpus: "1", vmtoll_container: twin-1,
+               ansible_host: 192.0.2.7, ansible_port: 2222}
+        mine: {vmtoll_environment: container, vmtoll_container: shop}
+"""
+
+
+def test_containers_that_were_made_are_removed_and_others_restored(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yml"
+    path.write_text(CONTAINERS)
+    plan = UndoPlan.of(read_inventory(path), path, None)
+    assert {host.name for host in plan.machines} == {"big1", "mine"}
+    variables = plan.variables()
+    assert variables["unprovision_machines"] == "all:!box:!twin"
+    assert variables["kvm_guest_addresses"] == ["192.0.2.8", "[192.0.2.7]:2222"]
+    assert variables["podman_container_lists"] == {
+        "big1": [
+            {"name": "box", "state": "absent", "network": "bridge", "cpus": "1"},
+            {"name": "twin-1", "state": "absent", "network": "host", "cpus": "1"},
+        ]
+    }

@@ -192,3 +192,11 @@ def test_a_verdict_in_a_word_fits_its_figure(metric: Metric, kind: Kind, word: s
 )
 def test_a_duration_has_three_digits(time_us: float, text: str) -> None:
     assert words.duration(time_us) == text
+
+
+def test_a_difference_of_one_arm_alone_names_it_beside_others(tmp_path: Path) -> None:
+    def failed(row: Row) -> list[Row]:
+        return [failed_trial(row, Code.SERVER_FAILED)] if row["arm"] == Arm("container") else [row]
+
+    text = headline(tmp_path, Truth({"nginx": 0.5}, noise=0.0005, guests=("container", "kvm-default"), change=failed))
+    assert text.startswith("kvm-default serves 2.0× fewer requests per second than metal in 1 of 2 comparisons")

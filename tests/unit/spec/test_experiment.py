@@ -53,7 +53,7 @@ def test_a_comparison_has_a_control_unless_it_says_otherwise(
         ({"servers": []}, r"servers: \[\]: list should have at least 1 item"),
         (
             {"environments": ["metal", "metal-tow"]},
-            r"environments\[1\]: unknown environment .* allowed: metal, metal-two",
+            r"environments\[1\]: unknown environment .* allowed: metal, container, container-host-network, metal-two",
         ),
         ({"workloads": ["tinyy"]}, r"workloads\[0\]: unknown workload 'tinyy' \(did you mean 'tiny'\?\)"),
         ({"blocks": -2}, r"blocks: -2: must be greater than 0"),

@@ -69,7 +69,7 @@ def test_a_service_stands_in_place_of_servers_and_workloads(project: Registry, t
         ({"address": "http://a/path"}, {}, "is not http"),
         ({"http": "2"}, {}, "needs an https address"),
         ({"ca": "ca.pem"}, {}, "only an https address"),
-        ({"cpu": {"unit": "a", "process": "b"}}, {}, "give one of unit, cgroup and process"),
+        ({"cpu": {"unit": "a", "process": "b"}}, {}, "give one of unit, cgroup, container and process"),
         ({}, {"servers": ["nginx"]}, "servers: `service` has its own"),
         ({}, {"tuning_steps": {"cumulative": ["old", "new"]}}, "tuning_steps: an experiment with `service` has none"),
     ],

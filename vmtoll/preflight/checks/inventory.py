@@ -17,7 +17,7 @@ def check(lab: Lab) -> Iterator[CheckResult]:
     ]
     yield from wrong
     if not any(result.level == "fail" for result in wrong):
-        parts = ", ".join(f"{len(hosts)} {role}" for role, hosts in lab.by_role.items())
+        parts = ", ".join(f"{len(hosts)} {role}" for role, hosts in lab.by_role.items() if hosts)
         yield ok("", f"{lab.path}: {parts}")
 
 

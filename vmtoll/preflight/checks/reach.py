@@ -25,7 +25,7 @@ def _connect(lab: Lab, host: Host) -> Iterator[CheckResult]:
     ssh_argv, become_argv, python = without_sudo.argv()[:-1], host.argv()[:-1], host.argv()[-1]
     if not host.is_local and (done := _run([*ssh_argv, "true"])).returncode:
         problem, advice = diagnose_ssh(host, done.stderr)
-        provision_hint = "if it has not been made yet, `vmtoll provision` does it; else " if host.vars.profile else ""
+        provision_hint = "if it has not been made yet, `vmtoll provision` does it; else " if host.is_made else ""
         yield fail(host.name, problem, _sentence(provision_hint + advice))
         return
     if become_argv != ssh_argv and (done := _run([*become_argv, "true"])).returncode:

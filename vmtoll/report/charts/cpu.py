@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from vmtoll.analysis.run import Run
 from vmtoll.model.columns import CROSSCHECK
+from vmtoll.model.trial import METAL
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.panels import shown_labels
 from vmtoll.report.plot import GUESTS, Chart, Lane, SeriesStyle, lanes_of, strip_chart
@@ -18,10 +19,11 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
         lanes = lanes_of(run, labels, run.arms, f"{prefix}server_cpu_us_per_request")
         if not lanes:
             continue
-        lanes += [_on_host(lane) for lane in lanes_of(run, labels, run.guests, f"{prefix}host_cpu_us_per_request")]
+        hosted = [arm for arm in run.arms if arm.environment != METAL and not arm.is_control]
+        lanes += [_on_host(lane) for lane in lanes_of(run, labels, hosted, f"{prefix}host_cpu_us_per_request")]
         caption = (
             "Server: CPU time of the server's processes as their own machine accounts it. On the host: QEMU and"
-            " vhost threads, so the guest's whole kernel as well; it is the price the host pays."
+            " vhost threads, so the guest's whole kernel as well, or the container's control group."
         )
         return [strip_chart("CPU time per request", caption, lanes, "µs", "µs of CPU per request")]
     return []

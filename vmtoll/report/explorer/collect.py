@@ -94,7 +94,7 @@ def _row(
     figures = {
         name: _figure(trials, metric, comparison_with_tool.verdicts[name] if comparison_with_tool else None)
         for name, metric in METRICS.items()
-        if arm.environment != METAL or not metric.guest_field
+        if arm.environment != METAL or not metric.guest_field or _is_alike(trials)
     }
     facts = machine_facts(run, scenario.server, arm)
     return {
@@ -114,6 +114,11 @@ def _row(
         "premises": scenario_facts(run, scenario, arm) | {k: v for k, v in facts.items() if k in DECISIVE},
         "others": {name: value for name, value in facts.items() if name not in DECISIVE},
     }
+
+
+def _is_alike(trials: Sequence[TrialRecord]) -> bool:
+    """Return whether a host's CPU is the same account on every arm: metal has one of its own then."""
+    return any(trial.primary and trial.primary.machine_cpu for trial in trials)
 
 
 def _ratio(verdict: Verdict) -> Entry:

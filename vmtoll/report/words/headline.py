@@ -298,12 +298,15 @@ class _MetricVerdicts:
         if len(kinds) > 1:
             return self._counts()
         words, members, total = METRIC_LABELS[self.metric.name], self._members_with(kinds[0]), len(self.members)
-        verdicts = [member.verdict for member in members]
+        verdicts, sides = [member.verdict for member in members], self.sides
+        if len({member.sides for member in members}) == 1:  # the sentence names this arm, whatever others there are
+            sides = members[0].sides
+            members = [replace(each, name=each.name.removesuffix(f" on {sides.compared}")) for each in members]
         if kinds[0] is Kind.EQUIVALENT:
             margin = percent(max(verdict.margin for verdict in verdicts))
-            text = words.same.format(compared=self.sides.compared, baseline=self.sides.baseline, amount=margin)
+            text = words.same.format(compared=sides.compared, baseline=sides.baseline, amount=margin)
         else:
-            text = effect_text(verdicts, self._amounts(members, named=named), self.sides)
+            text = effect_text(verdicts, self._amounts(members, named=named), sides)
         if len(members) < total:
             open_counts = [
                 f"{len(self._members_with(kind))} {KINDS[kind]}" for kind in _OPEN if self._members_with(kind)

@@ -131,7 +131,8 @@ METRIC_LABELS = {
     ),
     HOST_CPU.name: _cpu_words(
         "host CPU per request",
-        "QEMU and vhost on the KVM host, including the guest's whole kernel, against the server's processes on metal",
+        "what the physical machine spent: the server's processes on metal, the control group of a container, QEMU and "
+        "vhost of a guest; with the softirqs and network threads of that machine's kernel on every arm",
         "costs its host",
     ),
 }  # fmt: skip
@@ -173,6 +174,12 @@ METAL_HARDWARE = {
     Hardware.NESTED: " That machine is itself a virtual one.",
     Hardware.EMULATED: " Software (TCG) emulates that machine's CPU.",
 }
+
+# What it adds where a container is an arm as well.
+LAB_CONTAINER = (
+    " “container” is one of podman on the same kernel: against “metal” it shows what podman adds to systemd-nspawn, "
+    "not what a container costs on a machine of its own."
+)
 
 
 def module_text(module: str) -> str:

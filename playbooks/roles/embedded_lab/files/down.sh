@@ -1,11 +1,16 @@
 #!/bin/sh
-# Usage: down.sh FOLDER — removes the embedded lab: processes (by namespace), mounts, namespaces, files.
+# Usage: down.sh FOLDER — removes the embedded lab: containers, processes (by namespace), mounts, namespaces, files.
 # Safe at any moment of a build that was killed; prints "removed" when there was something.
 set -eu
 folder=$1
 
 namespaces() { ip netns list | awk '$1 ~ /^vmtoll-/ { print $1 }'; }
 processes() { for namespace in $(namespaces); do ip netns pids "$namespace" 2>/dev/null || true; done; }
+# Containers are in the machine's own podman, where the agent finds them by name.
+containers() {
+    command -v podman >/dev/null || return 0
+    podman ps --all --quiet --filter label=vmtoll.machine --filter 'name=^vmtoll-lab-' 2>/dev/null || true
+}
 mounts() { awk -v folder="$folder/" 'index($2, folder) == 1 { print $2 }' /proc/self/mounts | sort -r; }
 
 # $1: signal, $2: how many tenths of a second to wait until all are gone
@@ -18,11 +23,12 @@ end_processes() {
     done
 }
 
-[ -n "$(namespaces)" ] || [ -d "$folder" ] || exit 0
+[ -n "$(namespaces)" ] || [ -d "$folder" ] || [ -n "$(containers)" ] || exit 0
 # The connections that Ansible keeps open for a while would lead a lab of the same addresses into this one.
 for socket in "$folder"/ssh-*; do
     [ ! -S "$socket" ] || ssh -O exit -o ControlPath="$socket" lab 2>/dev/null || true
 done
+for container in $(containers); do podman rm --force --time 2 "$container" >/dev/null; done
 end_processes TERM 20
 end_processes KILL 50
 if [ -n "$(processes)" ]; then

@@ -1,0 +1,43 @@
+"""Every page shows the host CPU that the verdict compares: what the physical machine spent, on every arm."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.explorer_runs import add_run
+from tests.support.synthetic_run import Row, Truth
+from vmtoll.analysis.run import load_run
+from vmtoll.analysis.verdict import analyse
+from vmtoll.model.columns import CROSSCHECK
+from vmtoll.model.machine_cpu import MachineCpu
+from vmtoll.model.metric import HOST_CPU
+from vmtoll.model.trial import METAL
+from vmtoll.report.explorer.collect import collect
+from vmtoll.report.html import NUMBER_CELLS
+from vmtoll.report.tables import numbers
+
+
+def alike(row: Row) -> list[Row]:
+    """A machine that spends 60 µs a request on metal and three times as much on a guest, kernel included."""
+    arm_us, kernel_us = (40, 20) if row["arm"].environment == METAL else (150, 30)
+    accounts = {
+        f"{prefix}machine_cpu": MachineCpu(
+            arm_s=transactions * arm_us / 1e6, kernel_threads_s=0.0, interrupts_s=transactions * kernel_us / 1e6
+        )
+        for prefix in ("", CROSSCHECK)
+        if (transactions := row.get(f"{prefix}transactions"))
+    }
+    return [row | accounts]
+
+
+def test_table_explorer_and_verdict_have_the_same_figures(tmp_path: Path) -> None:
+    run = load_run(add_run(tmp_path, Truth({"nginx": 0.9}, change=alike), "web", "20260101T000000Z-aaaa"))
+    columns = NUMBER_CELLS["host CPU µs/req"][0]
+    shown = {row["environment"]: row[columns[0]] for row in numbers(run).to_dict("records")}
+    assert shown == {METAL: pytest.approx(60), "kvm-default": pytest.approx(180)}
+    (rows,) = [each["rows"] for each in collect(tmp_path)]
+    figures = {row["environment"]: row["figures"][HOST_CPU.name]["median"] for row in rows}
+    assert {name: figures[name] for name in shown} == pytest.approx(shown)
+    estimate = analyse(run).comparisons[0].verdicts[HOST_CPU.name].estimate
+    assert estimate is not None
+    assert estimate.ratio == pytest.approx(3.0, rel=0.01)
