@@ -260,8 +260,8 @@ def test_a_histogram_for_each_second_of_sending() -> None:
 
 
 def test_only_declared_differences_pass() -> None:
-    metal = {"kernel": "6.1", "sysctls": {"a": "1", "b": "2"}, "packages": {"nginx": "1"}, "memory_kib": 1}
-    guest = {"kernel": "6.1", "sysctls": {"a": "1", "b": "3"}, "packages": {}, "memory_kib": 2}
+    metal = {"kernel": "6.1", "sysctls": {"a": "1", "b": "2"}, "packages": {"nginx": "1"}, "memory_kib": 1_048_576}
+    guest = {"kernel": "6.1", "sysctls": {"a": "1", "b": "3"}, "packages": {}, "memory_kib": 2_097_152}
     found = differences({"metal": metal, "kvm-default": guest}, ["memory_kib", "kernel"])
     assert found.declared == ["memory_kib"]
     assert found.undeclared == [
