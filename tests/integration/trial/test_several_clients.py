@@ -200,8 +200,8 @@ def test_a_run_is_resumed_by_the_clients_that_began_it(measured: Measured, tmp_p
     [begun] = (tmp_path / "results/tiny").iterdir()
     with pytest.raises(InventoryError, match=r" client, client2, client3, metal; this "):
         measured(2, resume=begun, **RATE)
-    _, [record] = measured(3, resume=begun, **RATE)
-    assert record.clients == 3
+    _, records = measured(3, resume=begun, **RATE)
+    assert {record.clients for record in records} == {3}  # a trial that lost a client is tried again
 
 
 def test_a_container_has_the_kernel_of_its_machine_by_whatever_name() -> None:
