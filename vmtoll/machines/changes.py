@@ -89,10 +89,14 @@ def _revert_on_hosts(session: Session, environment: str) -> None:
 
 
 def _places(session: Session, sut: Host) -> list[Place]:
+    """Where a change of this machine may be made. A guest that is paused does not answer, and is brought into the state
+    of its arm before it is measured again.
+    """
     kvm_host = session.inventory.kvm_host(sut)
     if kvm_host is None:
         return [Place(session.line(sut))]
-    return [Place(session.line(sut), has_host=True), Place(session.line(kvm_host), sut.name, has_host=True)]
+    on_host = Place(session.line(kvm_host), sut.name, has_host=True)
+    return [on_host] if sut.name in session.paused else [Place(session.line(sut), has_host=True), on_host]
 
 
 def undo_operations(session: Session) -> bool:

@@ -234,8 +234,10 @@ def run(
     except KeyboardInterrupt as error:
         raise (RunInterruptedError(store.run_dir) if store.records() else error) from None
     finally:
-        revert_all(session, tell)
-        resume_all(session)
+        try:
+            resume_all(session)  # a paused guest could not revert its change
+        finally:
+            revert_all(session, tell)
         for line in lines.values():
             line.close()
         store.close()

@@ -40,7 +40,7 @@ def test_a_hosts_setting_for_one_guest_is_not_there_while_another_is_measured(
     )
     session = SimpleNamespace(
         resolved=SimpleNamespace(experiment=experiment), inventory=Inventory([], machines, {"big1": host}),
-        line=lambda machine: Line(machine, asked),
+        line=lambda machine: Line(machine, asked), paused={},
     )  # fmt: skip
     alter(cast("Session", session), environment, lambda event: None)
     assert ("big1", "revert", reverted, False) in asked
@@ -48,3 +48,22 @@ def test_a_hosts_setting_for_one_guest_is_not_there_while_another_is_measured(
     assert [guest for where, action, guest, _ in asked if (where, action) == ("big1", "apply")] == [applied] * bool(
         applied
     )
+
+
+def test_a_paused_guest_is_not_asked() -> None:
+    """Of several guests of an environment some may rest while fewer are measured."""
+    host = Host("big1", "kvm_host", {})
+    web1, web2 = (Host(name, "kvm_guest", {"vmtoll_kvm_host": "big1"}) for name in ("web1", "web2"))
+    asked: list[tuple[Any, ...]] = []
+    change = Change(of="kvm-default", settings={"ksm": "off"})  # type: ignore[arg-type]
+    experiment = SimpleNamespace(
+        changes={"quiet": change}, variants={"quiet": change}, machine_of=lambda _: "kvm-default"
+    )
+    session = SimpleNamespace(
+        resolved=SimpleNamespace(experiment=experiment),
+        inventory=Inventory([], {"quiet": [web1, web2]}, {"big1": host}),
+        line=lambda machine: Line(machine, asked), paused={"web2": None},
+    )  # fmt: skip
+    alter(cast("Session", session), "quiet", lambda event: None)
+    assert {machine for machine, *_ in asked} == {"big1", "web1"}
+    assert [guest for machine, action, guest, _ in asked if action == "apply"] == ["web1", "web2"]
