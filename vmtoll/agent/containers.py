@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,26 @@ def engine_of(name: str, engines: Iterable[str] = ENGINES) -> str:
         if _facts(engine, name):
             return engine
     raise RuntimeError(f"there is no container {name} of {' or '.join(engines)} here; make it, or correct its name")
+
+
+class Containers:
+    """The containers of this machine that were asked for, each found once while it runs."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Container] = {}
+
+    def get(self, name: str) -> Container:
+        """A running container. Raises RuntimeError when there is none."""
+        known = self.by_name.get(name)
+        if known is None or not known.runs:
+            known = self.by_name[name] = find_container(name)
+        return known
+
+    def accounts(self, names: Sequence[str]) -> dict[str, str]:
+        """Name of a container → what its CPU time is read from; see Container.cpu. Raises RuntimeError for one that
+        does not run.
+        """
+        return {name: self.get(name).cpu()["method"] for name in names}
 
 
 def _facts(engine: str, name: str) -> dict[str, Any] | None:

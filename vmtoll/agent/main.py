@@ -25,7 +25,7 @@ from vmtoll.agent.applied import Applied
 from vmtoll.agent.changed import active_units, changes_left, clean_up
 from vmtoll.agent.commands import Commands
 from vmtoll.agent.conditions import clock, mask_of, network, ports, survey
-from vmtoll.agent.containers import Container, engine_of, find_container
+from vmtoll.agent.containers import Containers, engine_of
 from vmtoll.agent.disclosure import disclosure
 from vmtoll.agent.domains import Domains
 from vmtoll.agent.exits import TracedExits
@@ -96,8 +96,8 @@ class Agent:
         self.output_lock = threading.Lock()
         self.servers_lock = threading.Lock()
         self.qemu: dict[str, tuple[str, str]] = {}
-        self.containers: dict[str, Container] = {}
-        self.op_container_engine = engine_of
+        self.containers = Containers()
+        self.op_containers, self.op_container_engine = self.containers.accounts, engine_of
         self.op_exec, self.op_interrupt, self.op_kill = self.commands.run, self.commands.interrupt, self.commands.kill
         self.op_drop_caches = drop_caches
         self.domains = Domains()
@@ -335,7 +335,7 @@ class Agent:
             }  # fmt: skip
         if domains:
             reading["memory"] = memory()
-        reading["containers"] = {name: self.container(name).usage() for name in contained}
+        reading["containers"] = {name: self.containers.get(name).usage() for name in contained}
         reading["interrupts"], reading["survey"] = interrupts(), survey(measured_pids)
         for name in domains:  # last: it may have to start a process
             reading["domains"][name]["kvm"] = kvm_counters(pids[name], name, None if name in others else uri)
@@ -353,19 +353,6 @@ class Agent:
     def op_guests(self) -> list[FoundGuest]:
         """Return every guest of this machine that libvirt does not run."""
         return guests(self.root)
-
-    def container(self, name: str) -> Container:
-        """A running container. Raises RuntimeError when there is none."""
-        known = self.containers.get(name)
-        if known is None or not known.runs:
-            known = self.containers[name] = find_container(name)
-        return known
-
-    def op_containers(self, names: Sequence[str]) -> dict[str, str]:
-        """Name of a container → what its CPU time is read from; see Container.cpu. Raises RuntimeError for one that
-        does not run.
-        """
-        return {name: self.container(name).cpu()["method"] for name in names}
 
     def process_of(self, name: str, guest: GuestAddress | None = None) -> str:
         """PID of a guest's process, by default of libvirt's domain. Raises RuntimeError when there is none."""
