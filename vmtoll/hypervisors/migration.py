@@ -33,7 +33,7 @@ state() {  # of a guest that may go while it is asked for
     elif has "$1"; then exit 1
     else echo absent; fi
 }
-# A guest that was made anew since then is not the one that moved.
+# A guest that was made again since then has another UUID: it never moved.
 if [ -s "$folder/inactive.xml" ] && uuid=$(here domuuid "$domain" 2>/dev/null); then
     grep -qF "<uuid>$uuid</uuid>" "$folder/inactive.xml" || { rm -rf -- "$folder"; exit 0; }
 fi

@@ -1,4 +1,4 @@
-"""What stands above and below charts, and what is said of them to those who cannot see them."""
+"""Titles, captions and alternative texts of charts."""
 
 from collections.abc import Iterable
 from pathlib import Path
