@@ -7,11 +7,9 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
-import yaml
-
 from vmtoll.builds import archives, servers
 from vmtoll.builds.booted_tree import booted
-from vmtoll.files import replacing, write_durably
+from vmtoll.files import parse_yaml, replacing, write_durably
 from vmtoll.model.architecture import here
 from vmtoll.model.errors import UserError
 from vmtoll.model.release import Release
@@ -120,7 +118,7 @@ def image_key(variables: archives.ProvisioningVariables, release: Release, kerne
 def _build(
     folder: Path, release: Release, variables: archives.ProvisioningVariables, kernels: Sequence[str], say: Say
 ) -> None:
-    recipe = yaml.safe_load((VM_IMAGES / "image.yml").read_text())
+    recipe = parse_yaml((VM_IMAGES / "image.yml").read_text())
     partial = IMAGES / f".partial-{folder.name}"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from vmtoll.builds import tools
 from vmtoll.builds.image import DBUS_ID, IMAGES, Say, make_disk
+from vmtoll.files import parse_yaml
 from vmtoll.paths import CACHE, VM_IMAGES
 from vmtoll.shell import lock, run
 
@@ -31,7 +30,7 @@ def ensure(image: Path, say: Say) -> Path:
             images = Path("var/lib/libvirt/images/vmtoll") / image.name
             files = {image / name: images / name for name in ("guest.qcow2", "vmlinuz", "initrd.img")}
             files |= {Path(tool["binary"]): Path("usr/local/bin", tool["name"]) for tool in tools.binaries()}
-            build(image, disk, yaml.safe_load(RECIPE.read_text()), files)
+            build(image, disk, parse_yaml(RECIPE.read_text()), files)
     return disk
 
 

@@ -6,8 +6,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from vmtoll.files import parse_yaml
 from vmtoll.guests import profiles
 from vmtoll.guests.inventory import Guest
 from vmtoll.guests.profiles import names as profile_names
@@ -123,7 +122,7 @@ def shape(topology: str = "single", profiles: Sequence[str] = ()) -> LabShape:
     """
     _check_known("topology", [topology], sorted(file.stem for file in TOPOLOGIES.glob("*.yml")))
     _check_known("guest profile", profiles, profile_names())
-    description: dict[str, Any] = yaml.safe_load((TOPOLOGIES / f"{topology}.yml").read_text())
+    description: dict[str, Any] = parse_yaml((TOPOLOGIES / f"{topology}.yml").read_text())
     kvm_hosts = list(description["guests"])
     on_hosts = {kvm_hosts[0]: _profile_by_guest(profiles)} if profiles else description["guests"]
     if "machines" in description:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from pydantic import BaseModel
 
+from vmtoll.files import parse_yaml
 from vmtoll.model.experiment import Experiment
 from vmtoll.model.site import DrawnSite, ListedSite
 from vmtoll.model.workload import (
@@ -218,7 +218,7 @@ def _profiles() -> str:
         key: " ".join(comment.replace("# ", "").split())
         for comment, key in re.findall(r"^((?:# .*\n)+)(\w+):", text, re.MULTILINE)
     }
-    defaults: dict[str, Any] = yaml.safe_load(text)
+    defaults: dict[str, Any] = parse_yaml(text)
     rows = [
         "| key | value | default | meaning |",
         "|---|---|---|---|",
