@@ -62,6 +62,7 @@ def execute(
         values = dict(parameters or {})
         if values:
             _check_parameters(FOLDER / f"{name}.py", papermill.inspect_notebook(source), values)
+        margin = read_manifest(_folder_of_run(run)).experiment.margin
         values["RUN"] = str(run)
         # The kernel gets its own sockets, so that two notebooks can run at once.
         sockets = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/kernel"}})
@@ -81,7 +82,7 @@ def execute(
     text = page.render(
         title=f"{run.name}: {name}", body=Markup(GLOSSARY_LINK.sub("", body)),
         terms=list(dict.fromkeys(GLOSSARY_LINK.findall(body))),
-        margin=read_manifest(_folder_of_run(run)).experiment.margin,
+        margin=margin,
     )  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as draft:

@@ -37,7 +37,7 @@ def test_a_bundle_is_run_again(project: Registry, inventory: Path, tmp_path: Pat
     assert len(again.trials) == len(published.trials) == 6
     (result,) = compare_runs(published, again).scenarios
     assert (result.scenario.server, result.arm) == ("lighttz", Arm("metal-two"))
-    assert result.facts == ()
+    assert (result.facts, result.other_differences) == ((), ())
     # Two blocks claim nothing, and where nothing was claimed nothing can be reproduced.
     assert result.status is Status.NOT_COMPARABLE
     assert {metric.agreement.why for metric in result.metrics.values()} == {AgreementReason.CLAIMS_NOTHING}
