@@ -134,6 +134,15 @@ def _with_control(resolved: Resolved) -> Resolved:
     return replace(resolved, experiment=experiment.model_copy(update={"noise_floor": control}))
 
 
+def _no_experiment(path: Path, registry: Registry) -> ExperimentError:
+    if path.stem.endswith(".yml"):
+        file = path.with_suffix("")
+        return ExperimentError(
+            f"{file}: an experiment is given by its name, {file.stem}, and its file lies in workloads/experiments"
+        )
+    return ExperimentError(f"{path}: {unknown('experiment', path.stem, registry.experiments())}")
+
+
 def load(path: Path, registry: Registry | None = None, scale: Scale | None = None) -> Resolved:
     """Read an experiment and everything it names; check all of it before anything starts.
 
@@ -142,7 +151,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     """
     registry = registry or Registry()
     if not path.is_file():
-        raise ExperimentError(f"{path}: {unknown('experiment', path.stem, registry.experiments())}")
+        raise _no_experiment(path, registry)
     document = read(path)
     experiment = _parse(path, _at_scale(path, document, scale))
     own_names = [name for name in experiment.environments if name not in experiment.variants]

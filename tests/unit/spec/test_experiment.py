@@ -28,6 +28,11 @@ def test_a_good_experiment_names_all_it_needs(project: Registry) -> None:
     assert resolved.experiment.crosscheck_s == resolved.experiment.duration_s
 
 
+def test_a_file_in_place_of_a_name_is_one_sentence(project: Registry) -> None:
+    with pytest.raises(ExperimentError, match=r"/tiny\.yml: an experiment is given by its name, tiny, "):
+        load(project.experiment_file("tiny.yml"), project)
+
+
 @pytest.mark.parametrize(
     ("change", "servers"),
     [({}, ["lighttz"]), ({"noise_floor": None}, []), ({"environments": ["metal"]}, []), ({"purpose": "smoke"}, [])],
