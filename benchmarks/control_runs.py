@@ -1,8 +1,8 @@
 """Rate at which a page calls a machine different from itself: `python -m benchmarks.control_runs RUN…`.
 
 Takes folders of runs with an A/A control, such as those of the experiment `control`, and judges the control against its
-own environment, all metrics of a run as one family, as a page judges a guest. The control does not join the baseline
-here and vetoes nothing. Writes docs/control-runs.csv and the table in docs/statistics.md.
+own environment, whichever that is, all metrics of a run as one family, as a page judges an arm. The control does not
+join the baseline here and vetoes nothing. Writes docs/control-runs.csv and the table in docs/statistics.md.
 """
 
 import csv
@@ -20,10 +20,8 @@ from vmtoll.analysis.pairs import choose_role, pair_arms
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.model.finding import Validity
 from vmtoll.model.metric import METRICS, loop_of
-from vmtoll.model.trial import METAL, Arm
+from vmtoll.model.trial import Arm
 from vmtoll.model.verdict import DIFFERENT, Kind
-
-BASELINE, CONTROL = Arm(METAL), Arm(METAL, 2)
 
 
 @dataclass(frozen=True)
@@ -45,9 +43,13 @@ class ControlRun:
 
 def control_run(run: Run) -> ControlRun | None:
     """Result of a run's control against its own environment; None if it has no control."""
-    scenarios = [scenario for scenario in run.compared_scenarios if run.trials_of(scenario, CONTROL)]
+    if not run.controls:
+        return None
+    control = run.controls[0]
+    itself = Arm(control.environment)
+    scenarios = [scenario for scenario in run.compared_scenarios if run.trials_of(scenario, control)]
     compared = [
-        (metric, pair_arms(run, scenario, BASELINE, CONTROL, metric, choose_role(run, scenario, BASELINE, CONTROL)))
+        (metric, pair_arms(run, scenario, itself, control, metric, choose_role(run, scenario, itself, control)))
         for scenario in scenarios
         for metric in METRICS.values()
         if loop_of(scenario.load) in metric.loops
@@ -58,7 +60,7 @@ def control_run(run: Run) -> ControlRun | None:
         [evidence_of(run, pairs, metric, None) for metric, pairs in compared], run.manifest.experiment.margin
     )
     verdicts = Counter(judgement.kind for judgement in family.judge())
-    trials = [trial for scenario in scenarios for arm in (BASELINE, CONTROL) for trial in run.trials_of(scenario, arm)]
+    trials = [trial for scenario in scenarios for arm in (itself, control) for trial in run.trials_of(scenario, arm)]
     valid = sum(trial.validity is Validity.VALID for trial in trials)
     blocks = len({trial.block for trial in trials})
     return ControlRun(run.manifest.run_id, run.manifest.experiment.name, blocks, len(trials), valid, verdicts)
