@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.the_lab import LAB, VMTOLL
+from vmtoll.agent.applied import Applied
 
 pytestmark = pytest.mark.lab
 
@@ -29,11 +30,20 @@ def left_behind() -> list[str]:
     return left + ([str(LAB)] if LAB.exists() else [])
 
 
+SWAPPINESS = Path("/proc/sys/vm/swappiness")
+
+
 def test_down_leaves_nothing_behind_and_twice_is_harmless(lab: Path) -> None:
+    """Nor a change of a guest and its host, which a killed agent had no time to revert."""
+    was = SWAPPINESS.read_text().strip()
+    changes = Applied()
+    changes.apply("killed", "", "false", 1.0, guest="kvm", sysctls={"vm.swappiness": str(int(was) + 1)})
     assert left_behind()
+    assert SWAPPINESS.read_text().strip() != was
     for _ in range(2):
         subprocess.run([VMTOLL, "lab", "down"], check=True)
         assert left_behind() == []
+    assert (SWAPPINESS.read_text().strip(), changes.note("kvm")) == (was, None)
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,15 @@ class Applied:
                 ) from None
             return {"ran": True, "boots": bool(before.get("is_reverted") or (before["revert"] and before.get("boots")))}
 
+    def forget(self, guest: str) -> None:
+        """Restore what a change of a guest that is removed has set on this machine, and remove its note; the command
+        that reverts it has no guest any more. Raises RuntimeError when a value does not stick.
+        """
+        with self.guard:
+            if note := self.note(guest):
+                self._write(guest, {**note, "revert": ""})
+                self._revert(guest)
+
     def keep(self) -> None:
         """Keep the changes when the agent ends: the machine is about to boot with them."""
         self.kept = True

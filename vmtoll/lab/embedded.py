@@ -11,8 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from vmtoll.agent.applied import Applied
 from vmtoll.builds import image, machine_disk, suite, tools
 from vmtoll.guests import kvm_host, needs
+from vmtoll.hypervisors.migration import FOLDER as MIGRATION_FOLDER
 from vmtoll.lab import accelerator, topology
 from vmtoll.model.errors import UserError, VmtollError
 from vmtoll.model.inventory import GuestAccelerator
@@ -224,8 +226,16 @@ def _check_link(link: str, *, virtual: bool) -> None:
 def down(say: Say) -> None:
     """Remove the lab: processes, mounts, namespaces, files. Harmless when there is none, or half of one."""
     with lock("lab"):
+        for guest in _guests_made():
+            Applied().forget(guest)
+            shutil.rmtree(MIGRATION_FOLDER.format(domain=guest), ignore_errors=True)
         _play("down")
         say("the lab is down")
+
+
+def _guests_made() -> set[str]:
+    """The guests of the lab that is there, or of half of one, by the keys that were made for them."""
+    return {key.stem for pattern in ("guests/*.host_key", "hosts/*/guests/*.host_key") for key in LAB.glob(pattern)}
 
 
 def status() -> dict[str, object]:
