@@ -32,10 +32,16 @@ http {{
     access_log {folder}/access.log short;
     client_body_temp_path {folder}/t; proxy_temp_path {folder}/t; fastcgi_temp_path {folder}/t;
     uwsgi_temp_path {folder}/t; scgi_temp_path {folder}/t;
+    proxy_cache_path {folder}/rack keys_zone=rack:1m;
     server {{
         listen 127.0.0.1:{port};
         location /image/ {{ alias {folder}/image/; }}
         location /slow/ {{ alias {folder}/image/; limit_rate 2m; }}
+        location /rack/ {{
+            proxy_pass http://127.0.0.1:{port}/image/;
+            proxy_cache rack;
+            proxy_cache_valid 200 1h;
+        }}
         location /whole/ {{ alias {folder}/image/; max_ranges 0; }}
     }}
 }}
@@ -65,10 +71,10 @@ class Site:
     def words(self, folder: Path, *files: str, location: str = "image") -> list[str]:
         return ["sh", str(FETCH), self.url(location), self.digest, str(folder), *(files or files_for([]))]
 
-    def sent(self, name: str) -> list[tuple[int, int]]:
+    def sent(self, name: str, location: str = "") -> list[tuple[int, int]]:
         """Status and octets of each request for a file."""
         lines = [line.split() for line in (self.folder / "access.log").read_text().splitlines()]
-        return [(int(status), int(octets)) for path, status, octets in lines if path.endswith(f"/{name}")]
+        return [(int(status), int(octets)) for path, status, octets in lines if path.endswith(f"{location}/{name}")]
 
 
 @contextmanager
@@ -148,6 +154,20 @@ def test_a_part_that_is_whole_is_not_fetched(site: Site, tmp_path: Path) -> None
     (folder / ".guest.qcow2.part").write_bytes((site.folder / "image/guest.qcow2").read_bytes())
     assert site.fetch(folder).returncode == 0
     assert site.sent("guest.qcow2") == []
+
+
+def test_a_cache_of_a_rack_fetches_it_once_for_all_its_hosts(site: Site, tmp_path: Path) -> None:
+    for host in ("one", "two"):
+        assert site.fetch(tmp_path / host, location="rack").returncode == 0
+    part = tmp_path / "three" / ".guest.qcow2.part"
+    part.parent.mkdir()
+    part.write_bytes((site.folder / "image/guest.qcow2").read_bytes()[: SIZE // 2])
+    assert site.fetch(part.parent, location="rack").returncode == 0
+    assert site.sent("guest.qcow2", "/image") == [(200, SIZE)]
+    assert site.sent("guest.qcow2", "/rack") == [(200, SIZE), (200, SIZE), (206, SIZE // 2)]
+    assert {digest_of(tmp_path / host / "guest.qcow2") for host in ("one", "two", "three")} == {
+        digest_of(site.folder / "image/guest.qcow2")
+    }
 
 
 def test_a_wrong_image_is_one_sentence_and_no_file(site: Site, tmp_path: Path) -> None:
