@@ -7,7 +7,7 @@ from vmtoll.analysis.run import Run
 from vmtoll.model.facts import machine_of
 from vmtoll.model.finding import Code, Role
 from vmtoll.model.limiter import Limiter
-from vmtoll.model.trial import CONTAINERS, NO_GUESTS, Arm, Measurement, TrialRecord
+from vmtoll.model.trial import Accelerator, Arm, Measurement, TrialRecord
 from vmtoll.statistics.thresholds import BUSY, RATE_REACHED
 
 _CLIENT = frozenset({Code.CLIENT_SATURATED, Code.CLIENT_STARVED, Code.RATE_NOT_REACHED})
@@ -38,10 +38,9 @@ def _by_figures(record: TrialRecord, role: Role, cores: int | None) -> Limiter |
         or (server_cpu_s := measurement.server_cpu_s) is None
     ):
         return None
-    environment = record.arm.environment
-    if environment in CONTAINERS:  # what else the container runs shares its CPUs with the server
-        server_cpu_s = max(server_cpu_s, measurement.host_cpu_s or 0.0)
-    host_cpu_s = measurement.host_cpu_s if environment not in NO_GUESTS else None
+    host_cpu_s = measurement.host_cpu_s
+    if record.accelerator is Accelerator.NONE:  # what else a container runs shares its CPUs with the server
+        server_cpu_s, host_cpu_s = max(server_cpu_s, host_cpu_s or 0.0), None
     if server_cpu_s >= BUSY * cpus * measurement.duration_s:
         return Limiter.SERVER_CPU
     if host_cpu_s is not None and host_cpu_s / measurement.duration_s >= BUSY * cpus:

@@ -18,7 +18,7 @@ from vmtoll.model.facts import machine_of
 from vmtoll.model.finding import Role
 from vmtoll.model.hardware import Hardware, hardware_below_guests, hardware_of
 from vmtoll.model.service import ServicePage
-from vmtoll.model.trial import NO_GUESTS, Accelerator, Arm, ClientPlace, Scenario, TrialRecord, last_attempts
+from vmtoll.model.trial import Accelerator, Arm, ClientPlace, MachineKind, Scenario, TrialRecord, last_attempts
 from vmtoll.runs import folder
 
 _KINDS = {column["name"]: column["type"] for column in table_schema()["fields"]}
@@ -63,7 +63,11 @@ class Run(folder.StoredRun):
     @property
     def guests(self) -> list[Arm]:
         """Every environment that is a guest, including the baseline if it is one; controls left out."""
-        return [arm for arm in self.arms if arm.environment not in NO_GUESTS and not arm.is_control]
+        return [arm for arm in self.arms if self.kind(arm) is MachineKind.GUEST and not arm.is_control]
+
+    def kind(self, arm: Arm) -> MachineKind:
+        """What an arm's machine is: of a change or an operation, the machine that it is made to."""
+        return self.manifest.experiment.kind_of(arm.environment)
 
     @property
     def controls(self) -> list[Arm]:

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 from vmtoll.capacity.estimate import ByEnd, Estimate
 from vmtoll.capacity.objective import Demand
+from vmtoll.model.trial import MachineKind
 
 
 @dataclass(frozen=True)
 class FleetPlan:
-    """`units`: machines, spares included; `hosts`: the same number for metal, else the hosts that the guests fill.
+    """`units`: machines, spares included; `hosts`: the same number for metal, else the hosts that the guests or
+    containers fill.
 
     Loads are per remaining machine, as a fraction of its capacity, at the demanded rate without headroom (None when
     none remains). Costs are per million requests at that rate, None where no price or power is known.
@@ -24,12 +26,12 @@ class FleetPlan:
     watt_hours_per_million: float | None
 
 
-def plan_fleet(unit_rate_rps: float, demand: Demand, watts: float | None = None, *, is_guest: bool) -> FleetPlan:
+def plan_fleet(unit_rate_rps: float, demand: Demand, kind: MachineKind, watts: float | None = None) -> FleetPlan:
     """Plan the number of machines with a capacity of `unit_rate_rps` that carry the demand; `watts`: of one host."""
     wanted_rps = demand.rate_rps * (1 + demand.headroom_pct / 100)
     # A quotient that differs from a whole number only by float rounding is whole.
     units = max(1, math.ceil(wanted_rps / unit_rate_rps * (1 - 1e-12))) + demand.spare
-    on_one_host = demand.guests_per_host if is_guest else 1
+    on_one_host = demand.guests_per_host if kind is not MachineKind.METAL else 1
     hosts = math.ceil(units / on_one_host)
 
     def load(machines: int) -> float | None:
@@ -45,7 +47,7 @@ def plan_fleet(unit_rate_rps: float, demand: Demand, watts: float | None = None,
     )  # fmt: skip
 
 
-def watts_of_host(demand: Demand, measured_watts: Estimate | None, *, is_guest: bool) -> ByEnd[float | None]:
+def watts_of_host(demand: Demand, measured_watts: Estimate | None, kind: MachineKind) -> ByEnd[float | None]:
     """Watts of a host to plan with at each end of the rate: the high power for the low rate.
 
     None where power is neither given nor counted, and for a counted host of several guests: it was never measured with
@@ -53,7 +55,7 @@ def watts_of_host(demand: Demand, measured_watts: Estimate | None, *, is_guest: 
     """
     if demand.watts is not None:
         return ByEnd(demand.watts, demand.watts, demand.watts)
-    if measured_watts is None or (is_guest and demand.guests_per_host > 1):
+    if measured_watts is None or (kind is not MachineKind.METAL and demand.guests_per_host > 1):
         return ByEnd(None, None, None)
     return ByEnd(
         measured_watts.high if math.isfinite(measured_watts.high) else None, measured_watts.mid, measured_watts.low

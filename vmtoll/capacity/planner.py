@@ -17,7 +17,7 @@ from vmtoll.capacity.objective import Demand, Slo
 from vmtoll.capacity.rate_sweep import RateSweep, UnitCapacity, rate_sweeps, unit_capacity, unseen_share
 from vmtoll.capacity.scaling import Scaling, scalings
 from vmtoll.model.hardware import Hardware
-from vmtoll.model.trial import METAL, Accelerator, ClientPlace, is_shape_only
+from vmtoll.model.trial import Accelerator, ClientPlace, MachineKind, is_shape_only
 from vmtoll.model.workload import Arrivals, OpenWorkload
 
 
@@ -46,6 +46,7 @@ class CapacityResult:
     workload: str
     tool: str
     environment: str
+    kind: MachineKind
     accelerator: Accelerator
     hardware: Hardware
     size: resources.Size
@@ -119,12 +120,12 @@ def default_slo(run: Run) -> Slo | None:
 def _result(run: Run, slo: Slo, demand: Demand | None, sweep: RateSweep) -> CapacityResult:
     unit = unit_capacity(sweep.steps, slo, searched=bool(sweep.search))
     size = resources.size_of(run, sweep.arm.environment, sweep.server)
-    low_step, is_guest = unit.low_step, sweep.arm.environment != METAL
+    low_step, kind = unit.low_step, run.kind(sweep.arm)
     bound = resources.erlang_bound(low_step.trials, size, slo)
     return CapacityResult(
         server=sweep.server, workload=sweep.workload, tool=sweep.tool,
-        environment=sweep.arm.environment, accelerator=sweep.accelerator, hardware=sweep.hardware, size=size,
-        host_cpus=resources.host_cpus(run) if is_guest else None,
+        environment=sweep.arm.environment, kind=kind, accelerator=sweep.accelerator, hardware=sweep.hardware, size=size,
+        host_cpus=resources.host_cpus(run) if kind is not MachineKind.METAL else None,
         carries_rps=unit.rates, at_least=End.LOW in unit.open_ends,
         measured_rps=(unit.steps[0].rate_rps, unit.steps[-1].rate_rps),
         steps=len(unit.steps), trials=sum(len(step.trials) for step in unit.steps),
@@ -135,8 +136,8 @@ def _result(run: Run, slo: Slo, demand: Demand | None, sweep: RateSweep) -> Capa
         used=resources.usage(low_step.trials, size), request=resources.request_cost(low_step.trials),
         power_w=resources.power_w(low_step.trials),
         erlang_c=bound,
-        notes=(*notes(unit, slo, bound, sweep.search), *_power_notes(run, unit, demand, is_guest=is_guest)),
-        plan=_plans(unit, sweep, demand) if demand else None, arrivals=_arrivals(run, sweep.workload),
+        notes=(*notes(unit, slo, bound, sweep.search), *_power_notes(run, unit, demand, kind)),
+        plan=_plans(unit, sweep, demand, kind) if demand else None, arrivals=_arrivals(run, sweep.workload),
     )  # fmt: skip
 
 
@@ -149,23 +150,22 @@ def _in_ms(time_us: Estimate | None) -> Estimate | None:
     return None if time_us is None else ByEnd(*(end / 1e3 for end in time_us.all))
 
 
-def _plans(unit: UnitCapacity, sweep: RateSweep, demand: Demand) -> ByEnd[FleetPlan | None]:
-    is_guest = sweep.arm.environment != METAL
-    watts = watts_of_host(demand, resources.power_w(unit.low_step.trials), is_guest=is_guest)
+def _plans(unit: UnitCapacity, sweep: RateSweep, demand: Demand, kind: MachineKind) -> ByEnd[FleetPlan | None]:
+    watts = watts_of_host(demand, resources.power_w(unit.low_step.trials), kind)
 
     def planned(end: End) -> FleetPlan | None:
         rate_rps = None if is_shape_only(sweep.accelerator, sweep.hardware) else unit.rates[end]
-        return plan_fleet(rate_rps, demand, watts[end], is_guest=is_guest) if rate_rps else None
+        return plan_fleet(rate_rps, demand, kind, watts[end]) if rate_rps else None
 
     return ByEnd.of(planned)
 
 
-def _power_notes(run: Run, unit: UnitCapacity, demand: Demand | None, *, is_guest: bool) -> Iterator[CapacityNote]:
+def _power_notes(run: Run, unit: UnitCapacity, demand: Demand | None, kind: MachineKind) -> Iterator[CapacityNote]:
     """Yield the notes on counted power; none if it was not counted, or if the demand gives it."""
     low_trials = unit.low_step.trials
     if resources.power_w(low_trials) is None or (demand and demand.watts is not None):
         return
-    if demand and is_guest and demand.guests_per_host > 1:
+    if demand and kind is not MachineKind.METAL and demand.guests_per_host > 1:
         yield SharedPowerUnknown(demand.guests_per_host)
     if run.manifest.lab == "embedded" or (low_trials["client"] == ClientPlace.LOCALHOST).any():
         yield EnergyOfClientToo()

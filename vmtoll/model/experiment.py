@@ -15,7 +15,7 @@ from vmtoll.model.first_answer import FirstAnswer
 from vmtoll.model.inventory import HostTuning
 from vmtoll.model.operation import Operation
 from vmtoll.model.service import Service
-from vmtoll.model.trial import METAL, NO_GUESTS, Arm
+from vmtoll.model.trial import METAL, Arm, MachineKind, kind_of
 from vmtoll.model.until import Until
 
 SMALLEST_BLOCKS = 6
@@ -337,7 +337,7 @@ class Experiment(Document):
                 )
             if operation.of in self.changes:
                 raise ValueError(f"during: {name}: of: {operation.of!r} is a change; name the machine's environment")
-            if operation.of in NO_GUESTS and operation.on == "kvm_host":
+            if kind_of(operation.of) is not MachineKind.GUEST and operation.on == "kvm_host":
                 raise ValueError(f"during: {name}: {operation.of} has no KVM host; use `on: guest`, `do: command`")
             others = {each.at_s for each in self.during.values() if each.of == operation.of}
             if len(others) > 1:
@@ -365,7 +365,7 @@ class Experiment(Document):
                 raise ValueError(
                     f"changes: {name}: of: {change.of!r} is a change itself; name the machine's environment"
                 )
-            if change.on == "host" and change.of in NO_GUESTS:
+            if change.on == "host" and kind_of(change.of) is not MachineKind.GUEST:
                 raise ValueError(f"changes: {name}: on: {change.of} has no KVM host; leave it out")
         return self
 
@@ -376,6 +376,10 @@ class Experiment(Document):
         variant = self.variants.get(environment)
         return variant.of if variant else environment
 
+    def kind_of(self, environment: str) -> MachineKind:
+        """The kind of this environment's machine."""
+        return kind_of(self.machine_of(environment))
+
     @property
     def variants(self) -> Mapping[str, Change | Operation]:
         """The environments that are made out of another one: its machine with a change, or with an operation."""
@@ -385,13 +389,13 @@ class Experiment(Document):
     def explained(self) -> list[str]:
         """The environments whose exits are explained: guests, without those of operations."""
         names = self.environments if self.explain else []
-        return [name for name in names if self.machine_of(name) not in NO_GUESTS and name not in self.during]
+        return [name for name in names if self.kind_of(name) is MachineKind.GUEST and name not in self.during]
 
     @property
     def started(self) -> list[str]:
         """The environments whose guests are started: all guests, without those of operations."""
         names = self.environments if self.first_answer else []
-        return [name for name in names if name not in NO_GUESTS and name not in self.variants]
+        return [name for name in names if kind_of(name) is MachineKind.GUEST and name not in self.variants]
 
     @property
     def baseline_arm(self) -> Arm:

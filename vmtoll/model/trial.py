@@ -24,6 +24,23 @@ CONTAINERS = (CONTAINER, CONTAINER_HOST_NETWORK)
 NO_GUESTS = (METAL, *CONTAINERS)
 
 
+class MachineKind(StrEnum):
+    """What the machine of an environment is."""
+
+    METAL = "metal"
+    CONTAINER = "container"
+    GUEST = "guest"
+
+
+def kind_of(machine: str) -> MachineKind:
+    """The kind of the machine that inventories name by this environment. Whatever is neither metal nor a container is a
+    guest, by the name of its profile.
+    """
+    if machine == METAL:
+        return MachineKind.METAL
+    return MachineKind.CONTAINER if machine in CONTAINERS else MachineKind.GUEST
+
+
 class Accelerator(StrEnum):
     """What ran a machine's code: NONE (metal), KVM, or TCG (software emulation)."""
 

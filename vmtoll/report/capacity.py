@@ -21,7 +21,7 @@ from vmtoll.capacity.resources import Size
 from vmtoll.capacity.scaling import LevelKind, Scaling
 from vmtoll.model.finding import Code
 from vmtoll.model.hardware import Hardware
-from vmtoll.model.trial import CONTAINERS, METAL, Accelerator, is_shape_only
+from vmtoll.model.trial import METAL, Accelerator, MachineKind, is_shape_only
 from vmtoll.report.words import DASH, KVM_HARDWARE, percent, platform_text, plural
 from vmtoll.statistics.student import Interval
 
@@ -202,15 +202,15 @@ def _plan(result: CapacityResult) -> FleetPlan | None:
 def _need(result: CapacityResult, plan: FleetPlan) -> str:
     at_most = "at most " if result.at_least else ""
     size = f"of {plural(result.size.cpus, 'CPU')}" if result.size.cpus else "of unknown size"
-    if result.environment == METAL:
+    if result.kind is MachineKind.METAL:
         return f"{at_most}{plural(plan.units, 'metal host')} {size}"
     hosts = f"{plural(plan.hosts, 'host')}{_host_size_text(result)}"
-    return f"{at_most}{plural(plan.units, _unit(result.environment))} ({result.environment}) {size} on {hosts}"
+    return f"{at_most}{plural(plan.units, _unit(result.kind))} ({result.environment}) {size} on {hosts}"
 
 
-def _unit(environment: str) -> str:
+def _unit(kind: MachineKind) -> str:
     """What a fleet has many of."""
-    return "host" if environment == METAL else "container" if environment in CONTAINERS else "guest"
+    return "host" if kind is MachineKind.METAL else kind.value
 
 
 def _host_size_text(result: CapacityResult) -> str:
@@ -222,7 +222,7 @@ def _why_no_number(result: CapacityResult) -> str:
     if result.accelerator is Accelerator.TCG:
         return f"{name} ran on emulation (TCG): shape only, no number of guests follows"
     if result.hardware is Hardware.EMULATED:
-        return f"{name} ran on emulated hardware: shape only, no number of {_unit(name)}s follows"
+        return f"{name} ran on emulated hardware: shape only, no number of {_unit(result.kind)}s follows"
     if result.carries_rps.high is None:
         return f"{name} misses it at {first}: nothing follows"
     return f"{name} is not shown to meet it at {first}; in the way: {binding_text(result.binds)}"
@@ -320,18 +320,18 @@ def facts(result: CapacityResult) -> Facts:
         up_to = f"holds this p99 up to {bound.rate_rps:,.0f}/s" if bound.rate_rps else "never holds this p99"
         yield "Erlang C", f"{queue} {up_to}"
     if result.plan and not is_shape_only(result.accelerator, result.hardware):
-        yield from _plan_facts(result.plan, is_guest=result.environment != METAL)
+        yield from _plan_facts(result.plan, result.kind)
     yield from (("note", note_text(note)) for note in result.notes)
 
 
-def _plan_facts(plans: ByEnd[FleetPlan | None], *, is_guest: bool) -> Facts:
+def _plan_facts(plans: ByEnd[FleetPlan | None], kind: MachineKind) -> Facts:
     units = " / ".join(str(plan.units) if plan else DASH for plan in plans.all)
-    yield "guests needed" if is_guest else "hosts needed", f"{units} (by the low / mid / high rate of one)"
+    yield f"{_unit(kind)}s needed", f"{units} (by the low / mid / high rate of one)"
     if not (plan := plans.low):
         return
     yield "load on each", _load_text(plan.load)
     yield "after one fails", _load_text(plan.load_after_failure)
-    if is_guest:
+    if kind is not MachineKind.METAL:
         yield "after a host fails", _load_text(plan.load_after_host_failure)
     costs = ("cost of a million requests", "watt-hours per million requests")
     for name, field in zip(costs, ("cost_per_million", "watt_hours_per_million"), strict=True):

@@ -36,7 +36,7 @@ from vmtoll.cli import main
 from vmtoll.model.finding import Code
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load
-from vmtoll.model.trial import Accelerator
+from vmtoll.model.trial import Accelerator, MachineKind
 from vmtoll.report.capacity import document, section, sentences, slo_text
 from vmtoll.report.explorer.collect import collect
 from vmtoll.report.html import render
@@ -107,8 +107,8 @@ def test_zero_spare_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_fleet_of_one_and_a_whole_quotient() -> None:
-    assert plan_fleet(1000, Demand(100, spare=0), is_guest=False) == FleetPlan(1, 1, 0.1, None, None, None, None)
-    assert plan_fleet(1300, Demand(3000, 30, spare=0), is_guest=False).units == 3  # 3,900 over 1,300
+    assert plan_fleet(1000, Demand(100, spare=0), MachineKind.METAL) == FleetPlan(1, 1, 0.1, None, None, None, None)
+    assert plan_fleet(1300, Demand(3000, 30, spare=0), MachineKind.METAL).units == 3  # 3,900 over 1,300
 
 
 def test_no_claim_above_the_sweep(tmp_path: Path) -> None:

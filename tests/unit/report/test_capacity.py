@@ -1,5 +1,6 @@
 """Capacity in words: the answers, the lines behind them, and a sentence for each limit and note."""
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
@@ -86,6 +87,27 @@ def answers(run: Run) -> Sections:
             "at random": of(replace(metal, arrivals="poisson")),
         },
     }  # fmt: skip
+
+
+def test_what_a_fleet_has_many_of(tmp_path: Path) -> None:
+    """A change of metal is made to metal, so what is needed is hosts."""
+    environments = ("container", "metal-thp", "kvm-default")
+    path = make_run(tmp_path, replace(truth(), guests=environments))
+    manifest = json.loads((path / "run.json").read_text())
+    manifest["accelerators"] |= {"container": "none", "metal-thp": "none"}
+    manifest["experiment"]["changes"] = {"metal-thp": {"of": "metal", "settings": {"transparent_hugepage": "never"}}}
+    (path / "run.json").write_text(json.dumps(manifest))
+    planning = assess_capacity(load_run(path), SLO, Demand(8000))
+    needed = {
+        name: [label for label, _ in capacity.facts(side(planning, name)) if label.endswith(" needed")]
+        for name in ("metal", *environments)
+    }
+    assert needed == {
+        "metal": ["hosts needed"],
+        "container": ["containers needed"],
+        "metal-thp": ["hosts needed"],
+        "kvm-default": ["guests needed"],
+    }
 
 
 def lines(run: Run) -> Sections:

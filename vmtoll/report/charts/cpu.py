@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from vmtoll.analysis.run import Run
 from vmtoll.model.columns import CROSSCHECK
-from vmtoll.model.trial import METAL
+from vmtoll.model.trial import MachineKind
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.panels import shown_labels
 from vmtoll.report.plot import GUESTS, Chart, Lane, SeriesStyle, lanes_of, strip_chart
@@ -19,7 +19,7 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
         lanes = lanes_of(run, labels, run.arms, f"{prefix}server_cpu_us_per_request")
         if not lanes:
             continue
-        hosted = [arm for arm in run.arms if arm.environment != METAL and not arm.is_control]
+        hosted = [arm for arm in run.arms if run.kind(arm) is not MachineKind.METAL and not arm.is_control]
         lanes += [_on_host(lane) for lane in lanes_of(run, labels, hosted, f"{prefix}host_cpu_us_per_request")]
         caption = (
             "Server: CPU time of the server's processes as their own machine accounts it. On the host: QEMU and"

@@ -12,7 +12,7 @@ from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.load import LoadKind
 from vmtoll.model.metric import METRICS, THROUGHPUT, Metric
-from vmtoll.model.trial import METAL, Arm, Scenario, TrialRecord
+from vmtoll.model.trial import Arm, MachineKind, Scenario, TrialRecord
 from vmtoll.model.verdict import Comparison, Kind, RunAnalysis, Verdict, VerdictReason
 from vmtoll.report import words
 from vmtoll.report.explorer.machines import environment_of, platform
@@ -94,7 +94,7 @@ def _row(
     figures = {
         name: _figure(trials, metric, comparison_with_tool.verdicts[name] if comparison_with_tool else None)
         for name, metric in METRICS.items()
-        if arm.environment != METAL or not metric.guest_field or _is_alike(trials)
+        if run.kind(arm) is not MachineKind.METAL or not metric.guest_field or _is_alike(trials)
     }
     facts = machine_facts(run, scenario.server, arm)
     return {
