@@ -6,9 +6,11 @@ from tests.lab.kvm.machines import restore, up
 from tests.lab.the_lab import Ssh
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def machines() -> Ssh:
-    """Bring the topology `machines` up; return a function that runs a command on one of its machines."""
+    """Bring the topology `machines` up, unless it is: the module before may have had a lab of other guests. Return a
+    function that runs a command on one of its machines.
+    """
     return up()
 
 
