@@ -39,10 +39,13 @@ def script(operation: Operation, guest: Guest, target: Line | None = None) -> Sc
 
 
 def _pause(operation: Operation, virsh: str, domain: str) -> Script:
-    """One connection for both ends, so that the time between them is exact."""
-    words = f'echo "suspend {domain}"; sleep {operation.for_s}; echo "resume {domain}"'
+    """The connection that resumes is made during the pause: to connect takes tens of milliseconds. A virsh that reads
+    its commands ends well whatever became of them, so the first one has a process of its own.
+    """
+    suspend = f"{virsh} suspend {domain} && : >paused && sleep {operation.for_s}"
     return Script(
-        f'({words}) | {virsh} && [ "$({virsh} domstate {domain})" = running ]',
+        f'rm -f paused; ({suspend}; echo "resume {domain}") | {virsh} && '
+        f'[ -e paused ] && [ "$({virsh} domstate {domain})" = running ]',
         f'state=$({virsh} domstate {domain}) || exit 1; [ "$state" != paused ] || {virsh} resume {domain}',
     )
 
