@@ -49,13 +49,16 @@ class LevelChange:
 
 @dataclass(frozen=True)
 class FigureHistory:
-    """The nights of one figure of one environment under one load, the oldest first, and the changes of its level."""
+    """The nights of one figure of one environment under one load, the oldest first, and the changes of its level.
+    `is_missing`: the newest run has no such figure, because its trials failed, or the client or the link limited them.
+    """
 
     scenario: Scenario
     arm: Arm
     metric: Metric
     nights: tuple[Night, ...]
     changes: tuple[LevelChange, ...] = ()
+    is_missing: bool = False
 
     @property
     def needed(self) -> int:
@@ -84,10 +87,13 @@ def histories(runs: Sequence[Run], metrics: Sequence[str] = ()) -> list[FigureHi
     among = max(1, sum(len(nights) >= FEWEST_NIGHTS for *_, nights in found))
     by_name = {run.path.name: run for run in runs}
     return [
-        FigureHistory(scenario, arm, metric, nights, tuple(_changes(nights, metric, among, by_name, arm)))
+        FigureHistory(
+            scenario, arm, metric, nights, tuple(_changes(nights, metric, among, by_name, arm)),
+            is_missing=nights[-1].run != runs[-1].path.name,
+        )
         for scenario, arm, metric, nights in found
         if nights
-    ]
+    ]  # fmt: skip
 
 
 def _nights(runs: Sequence[Run], scenario: Scenario, arm: Arm, metric: Metric) -> tuple[Night, ...]:

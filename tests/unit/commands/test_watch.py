@@ -61,6 +61,28 @@ def test_a_change_below_what_counts_is_no_alarm(nights: list[Path], capsys: pyte
     assert judged(nights[0].parents[1], capsys, at_least=30.0)["exit"] == Exit.NOT_WORSE
 
 
+def test_a_night_without_a_figure_is_no_good_night(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A server that does not start any more has no figure, and no worse one either."""
+    *_, newest = make_nights(tmp_path / "results", 12)
+    records = [json.loads(line) for line in (newest / "trials.jsonl").read_text().splitlines()]
+    for record in records:
+        if record["arm"]["environment"] == "kvm-default":
+            record |= {"findings": [{"code": "server-failed"}], "measurements": []}
+    (newest / "trials.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    files = {"junit": tmp_path / "watch.xml", "openmetrics": tmp_path / "watch.prom"}
+    document = judged(tmp_path / "results", capsys, **files)
+    assert document["exit"] == Exit.UNDECIDED
+    assert {each["environment"]: each["missing"] for each in document["figures"]} == {
+        "metal": False, "kvm-default": True,
+    }  # fmt: skip
+    suite = ElementTree.parse(files["junit"]).getroot()
+    assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == ("0", "1", "0")
+    assert 'environment="kvm-default"' in next(
+        line for line in files["openmetrics"].read_text().splitlines() if line.endswith(" NaN")
+    )
+    assert "None in the newest run" in (tmp_path / "results" / "synthetic" / PAGE).read_text()
+
+
 def test_equal_nights_are_no_alarm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_nights(tmp_path, 20)
     assert judged(tmp_path, capsys)["exit"] == Exit.NOT_WORSE

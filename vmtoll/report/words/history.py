@@ -17,11 +17,16 @@ def history_labels(histories: Sequence[FigureHistory]) -> list[str]:
 
 def level_text(history: FigureHistory) -> str:
     """The newest night's figure, with its unit."""
+    if history.is_missing:
+        return "no figure"
     return figure(history.nights[-1].figure, history.metric.unit)
 
 
 def state_text(history: FigureHistory, least: float) -> str:
     """How its level changed last, in a phrase."""
+    if history.is_missing:
+        last = history.nights[-1]
+        return f"none in the newest run; its report says why. The last one is of {last.started_at[:10]}, run {last.run}"
     if history.needed:
         return f"not judged: {plural(history.needed, 'more night')} needed"
     if not history.changes:
