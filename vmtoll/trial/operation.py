@@ -185,11 +185,11 @@ def noticed(log: Log, spell: Spell, deadline_ms: float) -> Disruption:
     return disruption(log, spell.begin_us, spell.end_us, deadline_ms * 1000)
 
 
-def times(log: Log, spell: Spell) -> OperationTimes:
+def times(log: Log, spell: Spell, *, is_over: bool = True) -> OperationTimes:
     """The operation on the load's own clock."""
     first_us = float(log.planned[0])
     begin_s, end_s = (spell.begin_us - first_us) / 1e6, (spell.end_us - first_us) / 1e6
-    return OperationTimes(begin_s=begin_s, end_s=end_s, migration=spell.migration)
+    return OperationTimes(begin_s=begin_s, end_s=end_s, migration=spell.migration, is_over=is_over)
 
 
 def course(log: Log, spell: Spell, done: OperationTimes | None) -> bytes:

@@ -14,7 +14,7 @@ from tests.unit.report.test_words import SNAPSHOTS
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.operation import MigrationFigures, OperationTimes
-from vmtoll.model.trial import Arm
+from vmtoll.model.trial import Arm, TrialRecord
 from vmtoll.model.verdict import Amount, from_json, to_json
 from vmtoll.report import charts, html, terminal, words
 
@@ -117,6 +117,16 @@ def test_what_libvirt_says_of_a_migration_is_beside_the_blackout(run: Run) -> No
     (stored,) = from_json(to_json(analysis)).operations or ()
     assert stored.migration is not None
     assert stored.migration["disk_mib"] == Amount(4096, 4096, 4096)
+
+
+def test_a_brownout_that_outlasts_the_load_is_said_to_be_longer(run: Run) -> None:
+    def ended(trial: TrialRecord) -> TrialRecord:
+        return replace(trial, operation=trial.operation and replace(trial.operation, is_over=trial.block > 2))
+
+    analysis = analyse(replace(run, records=tuple(map(ended, run.records))))
+    text = "In 2 of 6 trials the brownout outlasted the load: raise duration_s."
+    assert text in html.render(run, analysis)
+    assert text in str(terminal.summary(run, analysis, terminal.rows_of(analysis)))
 
 
 def test_a_run_without_operations_has_none(tmp_path: Path) -> None:

@@ -59,6 +59,13 @@ def test_the_tail_may_stay_long_after_the_operation() -> None:
     assert found.brownout_s == pytest.approx(2.0, abs=0.11)
 
 
+@pytest.mark.parametrize(("after_s", "is_over"), [(10, False), (6.8, False), (6.5, True)])
+def test_a_load_that_ends_first_does_not_show_how_long_the_brownout_is(after_s: float, is_over: bool) -> None:
+    sent_us, latencies_us = log(1000)
+    late = (sent_us >= BEGIN_US) & (sent_us < BEGIN_US + after_s * 1e6)
+    assert noticed((sent_us, np.where(late, 80_000, latencies_us))).is_over is is_over
+
+
 def test_one_slow_request_long_after_is_no_brownout() -> None:
     sent_us, latencies_us = stalled(1000, BEGIN_US, 400_000)
     latencies_us = latencies_us.copy()
