@@ -110,8 +110,8 @@ def _brownout(log: Log, begin_us: float, end_us: float, deadline_us: float) -> t
             continue
         if is_late:
             last_us, good = float(window_us) + length_us, 0
-        else:
+        elif window_us >= end_us:
             good += 1
-        if good >= _WINDOWS_GOOD and window_us >= end_us:
+        if good >= _WINDOWS_GOOD:
             break
     return max(0.0, last_us - begin_us), good >= _WINDOWS_GOOD or last_us <= begin_us
