@@ -1,5 +1,6 @@
 """The runs of one experiment on one test bed, night after night: where a figure's level changed, and what else did."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -46,6 +47,10 @@ class LevelChange:
         """How far the levels are apart, as a fraction of the one before."""
         return abs(self.ratio.ratio - 1)
 
+    def is_better(self, least: float) -> bool:
+        """Return whether the new level is better, by at least this fraction of the one before."""
+        return not self.is_worse and self.size >= least
+
 
 @dataclass(frozen=True)
 class FigureHistory:
@@ -65,9 +70,21 @@ class FigureHistory:
         """How many more nights it needs to be judged."""
         return max(0, FEWEST_NIGHTS - len(self.nights))
 
+    def steps(self, least: float) -> tuple[LevelChange, ...]:
+        """The changes since the level last became better by at least this fraction, the oldest first."""
+        better = [number for number, change in enumerate(self.changes, 1) if change.is_better(least)]
+        return self.changes[max(better, default=0) :]
+
+    def ratio(self, least: float) -> float:
+        """The present level ÷ that before these steps."""
+        return math.prod(change.ratio.ratio for change in self.steps(least))
+
     def is_worse(self, least: float) -> bool:
-        """Return whether the present level is worse than the one before, by at least this fraction of it."""
-        return bool(self.changes) and self.changes[-1].is_worse and self.changes[-1].size >= least
+        """Return whether the present level is worse than the one before these steps, by at least this fraction of it.
+        A small change after a large one, or many small ones, are no way back.
+        """
+        ratio = self.ratio(least)
+        return ratio != 1 and (ratio < 1) == self.metric.higher_is_better and abs(ratio - 1) >= least
 
 
 def histories(runs: Sequence[Run], metrics: Sequence[str] = ()) -> list[FigureHistory]:

@@ -9,9 +9,15 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.support.nights import NEW_KERNEL, make_nights
+from tests.support.synthetic_run import rate_load
+from vmtoll.analysis.history import FigureHistory, LevelChange, Night
 from vmtoll.commands.ab import Exit
 from vmtoll.commands.watch import PAGE, watch
 from vmtoll.model.errors import UserError
+from vmtoll.model.metric import METRICS
+from vmtoll.model.trial import Arm, Scenario
+from vmtoll.model.verdict import Estimate
+from vmtoll.report.words.history import state_text
 
 
 def judged(results: Path, capsys: pytest.CaptureFixture[str], **options: Any) -> dict[str, Any]:
@@ -55,6 +61,38 @@ def test_a_level_that_is_accepted_is_the_new_beginning(nights: list[Path], capsy
     document = judged(nights[0].parents[1], capsys, since=nights[15].name)
     assert document["exit"] == Exit.UNDECIDED
     assert {figure["nights_needed"] for figure in document["figures"]} == {1}
+
+
+def history(*ratios: float, metric: str = "throughput") -> FigureHistory:
+    """24 nights with these changes of level."""
+    night = Night("20260101T020000Z-0000", "2026-01-01T02:00:00Z", 100.0)
+    higher = METRICS[metric].higher_is_better
+    changes = [
+        LevelChange(5 * number, Estimate(ratio, ratio, ratio), (ratio < 1) == higher)
+        for number, ratio in enumerate(ratios, 1)
+    ]
+    return FigureHistory(
+        Scenario("nginx", "w", rate_load(1)), Arm("metal"), METRICS[metric], (night,) * 24, (*changes,)
+    )
+
+
+@pytest.mark.parametrize(
+    ("ratios", "is_worse"),
+    [
+        ((), False), ((0.8,), True), ((1.25,), False), ((0.99,), False),
+        ((0.8, 0.99), True), ((0.8, 1.01), True), ((0.8, 1.03), False), ((0.985, 0.985), True), ((1.1, 0.99), False),
+    ],
+)  # fmt: skip
+def test_a_level_stays_worse_until_it_is_better_again(ratios: tuple[float, ...], is_worse: bool) -> None:
+    assert history(*ratios).is_worse(0.02) is is_worse
+    assert history(*(1 / ratio for ratio in ratios), metric="cpu").is_worse(0.0199) is is_worse
+    assert not history().is_worse(0)
+
+
+def test_several_steps_are_named_together() -> None:
+    text = state_text(history(0.8, 0.99), 0.02)
+    assert text == "worse: 20.8% less, in 2 steps since 2026-01-01, run 20260101T020000Z-0000"
+    assert state_text(history(0.8, 1.1), 0.02).startswith("better: 10% more ")
 
 
 def test_a_change_below_what_counts_is_no_alarm(nights: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
