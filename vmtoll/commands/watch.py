@@ -86,6 +86,11 @@ def watch(
             raise UserError(f"--metric {name}: unknown metric; allowed: {', '.join(METRICS)}")
     if missing := [name for name in ("ruptures", "prometheus_client") if not find_spec(name)]:
         raise UserError(f"{missing[0]} is missing: install vmtoll with its extra, as in pipx install '.[watch]'")
+    for option, file in (("--junit", junit), ("--openmetrics", openmetrics)):
+        if file and not file.parent.is_dir():
+            raise UserError(f"{option} {file}: there is no folder {file.parent}; make it first")
+    if since:
+        _complete(results / experiment, since)
     if not judge:
         conclude(run_one(experiment, inventory, results, limit=limit, scale=scale))
     runs = _runs(results / experiment, since)
@@ -98,13 +103,18 @@ def _runs(folder: Path, since: str) -> "list[Run]":
     from vmtoll.analysis.history import MOST_NIGHTS  # noqa: PLC0415
     from vmtoll.analysis.run import load_run  # noqa: PLC0415
 
-    complete = [run for run in runs_of(folder) if read_manifest(run).status == "complete"]
-    if since and since not in [run.name for run in complete]:
-        raise UserError(f"--since {since}: no complete run of this name in {folder}")
-    chosen = [run for run in complete if run.name >= since][-MOST_NIGHTS:]
+    chosen = _complete(folder, since)[-MOST_NIGHTS:]
     if not chosen:
         raise UserError(f"{folder}: no complete run; leave --judge out, or give another --results")
     return [load_run(run) for run in chosen]
+
+
+def _complete(folder: Path, since: str) -> list[Path]:
+    """The folders of the complete runs from `since` on, the oldest first. Raises UserError if it is none of them."""
+    complete = [run for run in runs_of(folder) if read_manifest(run).status == "complete"]
+    if since and since not in [run.name for run in complete]:
+        raise UserError(f"--since {since}: no complete run of this name in {folder}")
+    return [run for run in complete if run.name >= since]
 
 
 def _answer(

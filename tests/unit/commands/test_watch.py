@@ -144,6 +144,16 @@ def test_bad_input_names_its_option(nights: list[Path], options: dict[str, Any],
         watch("synthetic", judge=True, results=nights[0].parents[1], **options)
 
 
+@pytest.mark.parametrize("option", ["junit", "openmetrics", "since"])
+def test_bad_input_is_named_before_a_night_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    monkeypatch.setattr("vmtoll.commands.watch.run_one", lambda *args, **options: pytest.fail("it measured"))
+    given: dict[str, Any] = {"since": "20250101T000000Z-0000"} if option == "since" else {option: tmp_path / "no" / "x"}
+    with pytest.raises(UserError, match=f"^--{option} .*: (there is no folder .*/no; make it first|no complete run)"):
+        watch("synthetic", results=tmp_path, **given)
+
+
 def test_without_a_run_there_is_nothing_to_judge(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=rf"^{tmp_path}/synthetic: no complete run"):
         watch("synthetic", judge=True, results=tmp_path)
