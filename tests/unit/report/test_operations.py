@@ -99,13 +99,14 @@ def test_the_page_and_the_terminal_have_what_was_noticed(run: Run) -> None:
 
 
 def test_what_libvirt_says_of_a_migration_is_beside_the_blackout(run: Run) -> None:
-    figures = {"begin_s": 2.0, "end_s": 9.0}
     migrations = [
         MigrationFigures(total_s=6, downtime_ms=200 + block, memory_mib=256, disk_mib=4096) for block in range(6)
     ]
     moved = iter(migrations)
     trials = [
-        replace(trial, operation=OperationTimes(**figures, migration=next(moved))) if trial.operation else trial
+        replace(trial, operation=OperationTimes(begin_s=2.0, end_s=9.0, migration=next(moved)))
+        if trial.operation
+        else trial
         for trial in run.records
     ]
     analysis = analyse(replace(run, records=tuple(trials)))
