@@ -119,7 +119,7 @@ def _with_disruption(
     """The measurement with what clients noticed of the operation, or notice without one at the same time of the load;
     when the operation was, None without one. Its course is stored. Raises ToolError.
     """
-    log = operation.log_of(run.load, run.result)
+    log = operation.log_of(run.result)
     spell = run.spell or operation.planned_spell(driver.session, driver.arm.environment, float(log.planned[0]))
     noticed = operation.noticed(log, spell, deadline_ms)
     done = operation.times(log, spell, is_over=noticed.is_over) if run.spell else None
