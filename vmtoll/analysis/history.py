@@ -1,5 +1,6 @@
 """The runs of one experiment on one test bed, night after night: where a figure's level changed, and what else did."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -46,25 +47,44 @@ class LevelChange:
         """How far the levels are apart, as a fraction of the one before."""
         return abs(self.ratio.ratio - 1)
 
+    def is_better(self, least: float) -> bool:
+        """Return whether the new level is better, by at least this fraction of the one before."""
+        return not self.is_worse and self.size >= least
+
 
 @dataclass(frozen=True)
 class FigureHistory:
-    """The nights of one figure of one environment under one load, the oldest first, and the changes of its level."""
+    """The nights of one figure of one environment under one load, the oldest first, and the changes of its level.
+    `is_missing`: the newest run has no such figure, because its trials failed, or the client or the link limited them.
+    """
 
     scenario: Scenario
     arm: Arm
     metric: Metric
     nights: tuple[Night, ...]
     changes: tuple[LevelChange, ...] = ()
+    is_missing: bool = False
 
     @property
     def needed(self) -> int:
         """How many more nights it needs to be judged."""
         return max(0, FEWEST_NIGHTS - len(self.nights))
 
+    def steps(self, least: float) -> tuple[LevelChange, ...]:
+        """The changes since the level last became better by at least this fraction, the oldest first."""
+        better = [number for number, change in enumerate(self.changes, 1) if change.is_better(least)]
+        return self.changes[max(better, default=0) :]
+
+    def ratio(self, least: float) -> float:
+        """The present level ÷ that before these steps."""
+        return math.prod(change.ratio.ratio for change in self.steps(least))
+
     def is_worse(self, least: float) -> bool:
-        """Return whether the present level is worse than the one before, by at least this fraction of it."""
-        return bool(self.changes) and self.changes[-1].is_worse and self.changes[-1].size >= least
+        """Return whether the present level is worse than the one before these steps, by at least this fraction of it.
+        A small change after a large one, or many small ones, are no way back.
+        """
+        ratio = self.ratio(least)
+        return ratio != 1 and (ratio < 1) == self.metric.higher_is_better and abs(ratio - 1) >= least
 
 
 def histories(runs: Sequence[Run], metrics: Sequence[str] = ()) -> list[FigureHistory]:
@@ -84,10 +104,13 @@ def histories(runs: Sequence[Run], metrics: Sequence[str] = ()) -> list[FigureHi
     among = max(1, sum(len(nights) >= FEWEST_NIGHTS for *_, nights in found))
     by_name = {run.path.name: run for run in runs}
     return [
-        FigureHistory(scenario, arm, metric, nights, tuple(_changes(nights, metric, among, by_name, arm)))
+        FigureHistory(
+            scenario, arm, metric, nights, tuple(_changes(nights, metric, among, by_name, arm)),
+            is_missing=nights[-1].run != runs[-1].path.name,
+        )
         for scenario, arm, metric, nights in found
         if nights
-    ]
+    ]  # fmt: skip
 
 
 def _nights(runs: Sequence[Run], scenario: Scenario, arm: Arm, metric: Metric) -> tuple[Night, ...]:

@@ -15,7 +15,7 @@ _CLIENT = frozenset({Code.CLIENT_SATURATED, Code.CLIENT_STARVED, Code.RATE_NOT_R
 
 def limiter_of(record: TrialRecord, role: Role = Role.PRIMARY, cores: int | None = None) -> Limiter | None:
     """The first limiter that applies; None where the figures do not show one. `cores`: those that the server can fill,
-    given its machine and its workers; by default those of the record.
+    given its machine and its workers, on each of the machines that share the load; by default those of the record.
 
     LINK is judged by the link's use during the primary measurement.
     """
@@ -30,7 +30,7 @@ def limiter_of(record: TrialRecord, role: Role = Role.PRIMARY, cores: int | None
 
 
 def _by_figures(record: TrialRecord, role: Role, cores: int | None) -> Limiter | None:
-    measurement, cpus = record.measurement(role), cores or record.resources.server_cores
+    measurement, cpus = record.measurement(role), (cores or record.resources.server_cores or 0) * max(record.guests, 1)
     if (
         measurement is None
         or not measurement.duration_s

@@ -35,6 +35,7 @@ def operation_effects(run: Run) -> tuple[OperationEffect, ...]:
                         length_s=amount_of([each.end_s - each.begin_s for each in times]),
                         figures={figure: _figure(trials, without, figure) for figure in FIGURES},
                         migration=_migration([each.migration for each in times if each.migration]),
+                        open_ended=sum(not each.is_over for each in times),
                     )
                 )
     return tuple(effects)

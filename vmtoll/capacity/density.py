@@ -8,8 +8,9 @@ is of this host.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from vmtoll.capacity.estimate import ByEnd, End, Estimate
 from vmtoll.capacity.isotonic import Pool, pool_rising
 from vmtoll.capacity.rate_sweep import share_of
 from vmtoll.model.density import HostFigures
-from vmtoll.model.finding import OPEN_LOOP_LIMITS, Code, Role
+from vmtoll.model.finding import FINDINGS, OPEN_LOOP_LIMITS, Code, Role, Validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.tail import margin_of, may_count
 from vmtoll.model.trial import Accelerator, TrialRecord, is_shape_only
@@ -55,7 +56,8 @@ class GuestCount:
 @dataclass(frozen=True)
 class CarriedGuests:
     """One environment. `guests`: by each end, the most guests that the host carries, 0 for none; `open_ends`: those at
-    which even `at_most` are carried, so that there may be room for more. `counts`: fewest guests first.
+    which even `at_most` are carried, so that there may be room for more. `counts`: fewest guests first. `failed`: the
+    numbers of guests without a trial that counts → the findings that say why, most frequent first.
     """
 
     environment: str
@@ -65,6 +67,7 @@ class CarriedGuests:
     guests: ByEnd[int]
     open_ends: tuple[End, ...]
     counts: tuple[GuestCount, ...]
+    failed: Mapping[int, tuple[Code, ...]] = field(default_factory=dict)
 
     @property
     def missed(self) -> GuestCount | None:
@@ -80,9 +83,10 @@ def carried_guests(run: Run) -> list[CarriedGuests]:
     answers = []
     for arm in run.arms:
         trials: dict[int, list[TrialRecord]] = {}
-        for record in run.trials:
-            if record.arm == arm and may_count(record) and margin_of(record) is not None:
-                trials.setdefault(record.scenario.load.guests or 1, []).append(record)
+        others: dict[int, list[TrialRecord]] = {}
+        for record in (record for record in run.trials if record.arm == arm):
+            counted = trials if may_count(record) and margin_of(record) is not None else others
+            counted.setdefault(record.scenario.load.guests or 1, []).append(record)
         counts = tuple(
             replace(count_of(guests, records, density.availability_pct), growing_trials=_growing(run, records))
             for guests, records in sorted(trials.items())
@@ -93,9 +97,15 @@ def carried_guests(run: Run) -> list[CarriedGuests]:
                 CarriedGuests(
                     environment=arm.environment, accelerator=run.accelerator(arm), hardware=run.hardware(arm),
                     availability_pct=density.availability_pct, guests=carried, open_ends=open_ends, counts=counts,
+                    failed={guests: _whys(others[guests]) for guests in sorted(others.keys() - trials.keys())},
                 )
             )  # fmt: skip
     return answers
+
+
+def _whys(records: Sequence[TrialRecord]) -> tuple[Code, ...]:
+    codes = Counter(code for record in records for code in record.codes if FINDINGS[code].severity is Validity.INVALID)
+    return tuple(code for code, _ in codes.most_common())
 
 
 def hosts_for(guests: int, carried: CarriedGuests, spare: int = 1) -> ByEnd[int | None] | None:
@@ -180,7 +190,7 @@ def _mean_host(records: Sequence[TrialRecord]) -> HostFigures:
     def figures(name: str) -> Iterator[float]:
         return (value for host in hosts if (value := getattr(host, name)) is not None)
 
-    means = {field.name: list(figures(field.name)) for field in fields(HostFigures)}
+    means = {each.name: list(figures(each.name)) for each in fields(HostFigures)}
     known: dict[str, Any] = {name: float(np.mean(values)) for name, values in means.items() if values}
     known |= {name: round(known[name]) for name in ("vcpus", "cpus") if name in known}
     if "ksm" in known:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from importlib.util import find_spec
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from xml.etree import ElementTree
@@ -36,7 +37,7 @@ describe(
     "vmtoll watch first --judge --since 20261120T021500Z-1a2b",
     exits={
         Exit.WORSE: "a figure is worse than before its last change of level",
-        Exit.UNDECIDED: "none is worse, and one has too few nights to be judged",
+        Exit.UNDECIDED: "none is worse, and one has too few nights to be judged, or no figure in the newest",
         ERROR: "error",
         2: "",
     },
@@ -85,6 +86,11 @@ def watch(
             raise UserError(f"--metric {name}: unknown metric; allowed: {', '.join(METRICS)}")
     if missing := [name for name in ("ruptures", "prometheus_client") if not find_spec(name)]:
         raise UserError(f"{missing[0]} is missing: install vmtoll with its extra, as in pipx install '.[watch]'")
+    for option, file in (("--junit", junit), ("--openmetrics", openmetrics)):
+        if file and not file.parent.is_dir():
+            raise UserError(f"{option} {file}: there is no folder {file.parent}; make it first")
+    if since:
+        _complete(results / experiment, since)
     if not judge:
         conclude(run_one(experiment, inventory, results, limit=limit, scale=scale))
     runs = _runs(results / experiment, since)
@@ -97,13 +103,18 @@ def _runs(folder: Path, since: str) -> "list[Run]":
     from vmtoll.analysis.history import MOST_NIGHTS  # noqa: PLC0415
     from vmtoll.analysis.run import load_run  # noqa: PLC0415
 
-    complete = [run for run in runs_of(folder) if read_manifest(run).status == "complete"]
-    if since and since not in [run.name for run in complete]:
-        raise UserError(f"--since {since}: no complete run of this name in {folder}")
-    chosen = [run for run in complete if run.name >= since][-MOST_NIGHTS:]
+    chosen = _complete(folder, since)[-MOST_NIGHTS:]
     if not chosen:
         raise UserError(f"{folder}: no complete run; leave --judge out, or give another --results")
     return [load_run(run) for run in chosen]
+
+
+def _complete(folder: Path, since: str) -> list[Path]:
+    """The folders of the complete runs from `since` on, the oldest first. Raises UserError if it is none of them."""
+    complete = [run for run in runs_of(folder) if read_manifest(run).status == "complete"]
+    if since and since not in [run.name for run in complete]:
+        raise UserError(f"--since {since}: no complete run of this name in {folder}")
+    return [run for run in complete if run.name >= since]
 
 
 def _answer(
@@ -130,10 +141,11 @@ def _answer(
 
 
 def exit_of(histories: "Sequence[FigureHistory]", least: float) -> Exit:
-    """WORSE if a figure is; else UNDECIDED if one has too few nights."""
+    """WORSE if a figure is; else UNDECIDED if one has too few nights, or none of the newest."""
     if any(history.is_worse(least) for history in histories):
         return Exit.WORSE
-    return Exit.UNDECIDED if any(history.needed for history in histories) else Exit.NOT_WORSE
+    is_undecided = any(history.needed or history.is_missing for history in histories)
+    return Exit.UNDECIDED if is_undecided else Exit.NOT_WORSE
 
 
 def _show(histories: "Sequence[FigureHistory]", least: float, page: Path, code: Exit) -> None:
@@ -150,7 +162,7 @@ def _show(histories: "Sequence[FigureHistory]", least: float, page: Path, code: 
 _EXIT_TEXTS = {
     Exit.NOT_WORSE: "no figure is worse than before its last change of level",
     Exit.WORSE: "worse",
-    Exit.UNDECIDED: "too few nights",
+    Exit.UNDECIDED: "too few nights, or no figure in the newest",
 }
 
 
@@ -160,7 +172,7 @@ def _document(history: "FigureHistory", least: float) -> dict[str, object]:
         "server": scenario.server, "workload": scenario.workload, "load_kind": scenario.load.kind.value,
         "load_value": scenario.load.value, "environment": str(history.arm), "metric": history.metric.name,
         "unit": history.metric.unit, "nights": [vars(night) for night in history.nights],
-        "nights_needed": history.needed, "worse": history.is_worse(least),
+        "nights_needed": history.needed, "missing": history.is_missing, "worse": history.is_worse(least),
         "changes": [
             {
                 "run": history.nights[change.first].run, "ratio": change.ratio.ratio, "ratio_low": change.ratio.low,
@@ -175,7 +187,7 @@ def _document(history: "FigureHistory", least: float) -> dict[str, object]:
 
 
 def junit_report(experiment: str, histories: "Sequence[FigureHistory]", least: float) -> bytes:
-    """A test case for each figure: worse fails, too few nights is skipped."""
+    """A test case for each figure: worse fails, none in the newest night is an error, too few nights is skipped."""
     from vmtoll.report.words.history import facts_text, history_labels, state_text  # noqa: PLC0415
 
     suite = ElementTree.Element("testsuite", name=experiment, tests=str(len(histories)))
@@ -184,9 +196,12 @@ def junit_report(experiment: str, histories: "Sequence[FigureHistory]", least: f
         if history.is_worse(least):
             failure = ElementTree.SubElement(case, "failure", message=state_text(history, least))
             failure.text = facts_text(history.changes[-1].facts)
+        elif history.is_missing:
+            ElementTree.SubElement(case, "error", message=state_text(history, least))
         elif history.needed:
             ElementTree.SubElement(case, "skipped", message=state_text(history, least))
     suite.set("failures", str(len(suite.findall("./testcase/failure"))))
+    suite.set("errors", str(len(suite.findall("./testcase/error"))))
     suite.set("skipped", str(len(suite.findall("./testcase/skipped"))))
     text: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
@@ -202,7 +217,7 @@ def openmetrics_text(experiment: str, histories: "Sequence[FigureHistory]", leas
     gauges = {
         name: Gauge(f"vmtoll_watch_{name}", text, labels, registry=registry)
         for name, text in (
-            ("figure", "The newest night's figure, in its unit."),
+            ("figure", "The newest night's figure, in its unit; NaN if it has none."),
             ("change_ratio", "The present level divided by the one before; 1 without a change."),
             ("worse", "1 if the present level is worse than the one before, else 0."),
             ("nights", "Nights in the history."),
@@ -214,7 +229,7 @@ def openmetrics_text(experiment: str, histories: "Sequence[FigureHistory]", leas
             experiment, str(history.arm), history.scenario.server, history.scenario.workload,
             f"{load.kind.value} {load.value:g}", history.metric.name, history.metric.unit,
         )  # fmt: skip
-        gauges["figure"].labels(*key).set(history.nights[-1].figure)
+        gauges["figure"].labels(*key).set(nan if history.is_missing else history.nights[-1].figure)
         gauges["change_ratio"].labels(*key).set(history.changes[-1].ratio.ratio if history.changes else 1.0)
         gauges["worse"].labels(*key).set(history.is_worse(least))
         gauges["nights"].labels(*key).set(len(history.nights))

@@ -108,10 +108,10 @@ def _prepare(copies: Sequence[DiskCopy]) -> str:
     ]
     for copy in copies:
         words = [copy.pool, PurePosixPath(copy.file).name, f"{copy.capacity_bytes}b"]
+        lines.append(f'echo {shlex.quote(copy.file)} >>"$folder/volumes"')  # first, for a kill in between
         lines.append(
             f"there vol-create-as {shlex.join(words)} --allocation 0 --format {shlex.quote(copy.format)} >/dev/null"
         )
-        lines.append(f'echo {shlex.quote(copy.file)} >>"$folder/volumes"')
     return "\n".join(lines)
 
 

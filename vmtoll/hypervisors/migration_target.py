@@ -31,11 +31,11 @@ def disk_copies(guest: LibvirtGuest, target: Line) -> list[DiskCopy]:
     domain = guest.definition().domain
     _refuse_immovable(guest, domain)
     _refuse_taken(guest, target)
-    disks = [disk for disk in domain.iterfind("devices/disk") if _is_copied(disk)]
+    disks = written_disks(domain)
     for disk in disks:
         if disk.get("type") != "file" or disk.find("shareable") is not None:
             raise AgentError(
-                f"{guest.name}: its disk {_target_name(disk)} is no file of its own; vmtoll moves guests whose disks "
+                f"{guest.name}: its disk {target_name(disk)} is no file of its own; vmtoll moves guests whose disks "
                 "are, and copies them"
             )
     _refuse_missing_files(guest, target, domain, [_file(disk) for disk in disks])
@@ -102,12 +102,17 @@ def _refuse_taken(guest: LibvirtGuest, target: Line) -> None:
         raise AgentError(f"{target.host.name} has a guest of the name {guest.name} already")
 
 
-def _is_copied(disk: ET.Element) -> bool:
-    """Whether a migration copies a disk: not one that is only read."""
+def _is_written(disk: ET.Element) -> bool:
     return disk.get("device", "disk") == "disk" and disk.find("readonly") is None
 
 
-def _target_name(disk: ET.Element) -> str:
+def written_disks(domain: ET.Element) -> list[ET.Element]:
+    """The disks that a guest can write."""
+    return [disk for disk in domain.iterfind("devices/disk") if _is_written(disk)]
+
+
+def target_name(disk: ET.Element) -> str:
+    """A disk's name in the guest, as libvirt has it: vda."""
     target = disk.find("target")
     return str(target.get("dev")) if target is not None else ""
 
@@ -124,7 +129,7 @@ def _files_read(domain: ET.Element) -> Iterable[str]:
     for entry in domain.iterfind("sysinfo/entry"):
         yield entry.get("file") or ""
     for disk in domain.iterfind("devices/disk"):
-        yield "" if _is_copied(disk) else _file(disk)
+        yield "" if _is_written(disk) else _file(disk)
 
 
 def _existing(line: Line, files: Sequence[str]) -> set[str]:
@@ -218,7 +223,7 @@ def _placed(guest: LibvirtGuest, target: Line, disks: Sequence[ET.Element]) -> l
                 f"one there: virsh pool-create-as NAME dir --target {folder}"
             )
         pool_name, free_bytes = pools[folder]
-        capacity_bytes = _capacity(guest, _target_name(disk))
+        capacity_bytes = _capacity(guest, target_name(disk))
         if sum(copy.capacity_bytes for copy in copies if copy.pool == pool_name) + capacity_bytes > free_bytes:
             raise AgentError(
                 f"{target.host.name}: the pool {pool_name} has {free_bytes >> 20} MiB free, and the disk {file} of "

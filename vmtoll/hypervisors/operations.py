@@ -6,6 +6,7 @@ import shlex
 from vmtoll.hypervisors.base import Guest, Line
 from vmtoll.hypervisors.libvirt import LibvirtGuest
 from vmtoll.hypervisors.migration import migration
+from vmtoll.hypervisors.migration_target import target_name, written_disks
 from vmtoll.hypervisors.scripts import Script
 from vmtoll.model.errors import AgentError
 from vmtoll.model.operation import Operation
@@ -26,6 +27,8 @@ def script(operation: Operation, guest: Guest, target: Line | None = None) -> Sc
         )
     if target:
         return migration(operation, guest, target)
+    if operation.do in ("snapshot", "snapshot-external", "backup"):
+        _refuse_disks(operation, guest)
     virsh, domain = f"virsh -q -c {shlex.quote(guest.host.host.libvirt_uri)}", shlex.quote(guest.name)
     of_libvirt = {
         "pause": _pause, "snapshot": _snapshot, "snapshot-external": _external, "backup": _backup, "save": _save,
@@ -38,11 +41,28 @@ def script(operation: Operation, guest: Guest, target: Line | None = None) -> Sc
     return Script(*(f"LC_ALL=C; export LC_ALL; {command}" for command in (made.run, made.undo)))
 
 
+def _refuse_disks(operation: Operation, guest: Guest) -> None:
+    """Raise AgentError for a disk that libvirt cannot do it to."""
+    for disk in written_disks(guest.definition().domain):
+        its_disk = f"{guest.name}: its disk {target_name(disk)}"
+        if disk.get("type") != "file":
+            raise AgentError(f"{its_disk} is no file, which `{operation.do}` needs; use `do: command`")
+        driver = disk.find("driver")
+        kind = driver.get("type", "raw") if driver is not None else "raw"
+        if operation.do == "snapshot" and kind != "qcow2":
+            raise AgentError(
+                f"{its_disk} is {kind}, and a snapshot with the memory needs qcow2; use `snapshot-external`"
+            )
+
+
 def _pause(operation: Operation, virsh: str, domain: str) -> Script:
-    """One connection for both ends, so that the time between them is exact."""
-    words = f'echo "suspend {domain}"; sleep {operation.for_s}; echo "resume {domain}"'
+    """The connection that resumes is made during the pause: to connect takes tens of milliseconds. A virsh that reads
+    its commands ends well whatever became of them, so the first one has a process of its own.
+    """
+    suspend = f"{virsh} suspend {domain} && : >paused && sleep {operation.for_s}"
     return Script(
-        f'({words}) | {virsh} && [ "$({virsh} domstate {domain})" = running ]',
+        f'rm -f paused; ({suspend}; echo "resume {domain}") | {virsh} && '
+        f'[ -e paused ] && [ "$({virsh} domstate {domain})" = running ]',
         f'state=$({virsh} domstate {domain}) || exit 1; [ "$state" != paused ] || {virsh} resume {domain}',
     )
 

@@ -67,7 +67,7 @@ def _of_proxmox(way: Way, guest: ProxmoxGuest) -> StartCommands:
     state = f"$(qm status {guest.vmid} --verbose)"
     run = (
         f'case "{state}" in *"qmpstatus: paused"*) qm resume {guest.vmid};; *"status: stopped"*) '
-        f"qm start {guest.vmid};; esac"
+        f'qm start {guest.vmid};; *"status: running"*) ;; *) exit 1;; esac'
     )
     if way == "boot":
         process = f"$(qm status {guest.vmid} --verbose | sed -n 's/^pid: //p')"

@@ -166,8 +166,9 @@ class ToolResult:
     can fill. `dropped`: number of printed figures that `without_impossible_figures` has left out.
 
     Closed loop: `latencies_us` are service times of all requests. Open loop: they are response times, from the intended
-    send, of successful requests. `lateness_us`: the delay of each request after its intended send, if the tool reports
-    it; `behind_us`: the delay of the last request relative to the first, if the log has only that.
+    send, of successful requests. `due_us`: the intended sends of all requests, by the same clock as `sent_us`, if the
+    tool tells them; `lateness_us`: the delay of each request after its own, if the tool reports it; `behind_us`: the
+    delay of the last request relative to the first, if the log has only that.
     """
 
     transactions: int
@@ -182,6 +183,7 @@ class ToolResult:
     shortest_ms: float | None = None
     latencies_us: NDArray[np.int64] | None = None
     sent_us: NDArray[np.int64] | None = None
+    due_us: NDArray[np.int64] | None = None
     lateness_us: NDArray[np.int64] | None = None
     behind_us: float | None = None
     planned: int | None = None  # for a tool that sends whole connections of requests; None: the load's `requests`

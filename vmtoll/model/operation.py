@@ -73,9 +73,10 @@ class MigrationFigures:
 @dataclass(frozen=True, kw_only=True)
 class OperationTimes:
     """When an operation began and ended, in s from the first intended send of the load, on the client's clock.
-    `migration`: of a live migration.
+    `migration`: of a live migration. `is_over`: the brownout ended before the load did; else it took longer.
     """
 
     begin_s: float
     end_s: float
     migration: MigrationFigures | None = None
+    is_over: bool = True

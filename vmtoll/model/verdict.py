@@ -444,7 +444,8 @@ class OperationEffect:
     """What clients noticed of an operation. `arm`: the environment with it, `without`: the one that it is made of;
     `begin_s`: from the load's first intended send; `length_s`: of the operation; `figures`: `blackout_ms`,
     `brownout_s`, `lost` and `late` (requests), as vmtoll.trial.disruption defines them; `migration`: what libvirt says
-    of a live migration, by the fields of MigrationFigures.
+    of a live migration, by the fields of MigrationFigures; `open_ended`: trials whose brownout had not ended when the
+    load did.
     """
 
     scenario: Scenario
@@ -455,6 +456,7 @@ class OperationEffect:
     length_s: Amount | None
     figures: Mapping[str, OperationFigure]
     migration: Mapping[str, Amount] | None = None
+    open_ended: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

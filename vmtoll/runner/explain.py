@@ -2,6 +2,7 @@
 host traces the exits. Before the first block, a price list of exits is measured on each KVM host.
 """
 
+import contextlib
 from dataclasses import replace
 
 from vmtoll.machines.idle_guests import settle
@@ -22,9 +23,11 @@ _PRICES_S = 180.0
 
 
 def prepare(session: Session) -> None:
-    """Check that exits can be traced on each KVM host, and measure its prices unless the run has them; does nothing
-    without `explain`. Raises ExperimentError, HostLostError, AgentError.
+    """Check that exits can be traced on each KVM host, and measure its prices unless the run has them. Without
+    `explain` only end the traces that killed agents have left, which would disturb any run. Raises ExperimentError,
+    HostLostError, AgentError.
     """
+    _end_traces_left(session)
     experiment, file = session.resolved.experiment, session.resolved.file
     guests = [host for name in experiment.explained for host in session.inventory.machines.get(name, ())]
     for name in experiment.explained:
@@ -41,6 +44,13 @@ def prepare(session: Session) -> None:
         if host.name not in known:
             known[host.name] = _prices(session, host)
             session.store.write_exit_prices(known)
+
+
+def _end_traces_left(session: Session) -> None:
+    for host in session.inventory.hosts():
+        if host.role == "kvm_host":
+            with contextlib.suppress(AgentError):
+                session.line(host).call("exits_obstacle")
 
 
 def _refuse_untraceable(session: Session, host: Host) -> None:

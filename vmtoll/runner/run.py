@@ -49,7 +49,7 @@ from vmtoll.runner.blocks import Blocks, BlocksToBreak, BlocksUntil, FixedBlocks
 from vmtoll.runner.calibration import ensure_capacities
 from vmtoll.runner.explain import explain, prepare
 from vmtoll.runner.first_answers import check_starts, measure_starts
-from vmtoll.runner.migrations import check_migrations
+from vmtoll.runner.operations import check_operations
 from vmtoll.runner.plan import expected_s, schedule
 from vmtoll.runner.requirements import (
     check_inventory,
@@ -352,7 +352,7 @@ def _lock_and_compare(session: Session, planned: Plan, tell: Listener) -> None:
     session.releases = facts.releases(session)
     prepare(session)
     check_starts(session)
-    check_migrations(session)
+    check_operations(session)
     session.store.write_hosts(session.facts)
     session.store.write_json("private.json", facts.gather_private(session))
     if session.store.manifest() is None:

@@ -31,10 +31,11 @@ def check(path: Path, experiment: Experiment) -> None:
     """Raise ExperimentError for keys that do not go with `density`."""
     if not experiment.density:
         return
-    if experiment.service or experiment.during or experiment.tuning_steps or experiment.claims or experiment.users:
+    other_keys = ("service", "during", "tuning_steps", "claims", "users", "explain")
+    if any(getattr(experiment, key) for key in other_keys):
         raise ExperimentError(
-            f"{path}: density: goes with neither service, during, tuning_steps, claims nor users; use an experiment "
-            "of its own"
+            f"{path}: density: goes with neither service, during, tuning_steps, claims, users nor explain; use an "
+            "experiment of its own"
         )
     for name in set(NO_GUESTS) & set(experiment.environments):
         raise ExperimentError(f"{path}: density: {name} carries no guests; leave it out of `environments`")

@@ -50,12 +50,14 @@ class Disruption:
     """`blackout_ms`: the longest time without an answer. `brownout_s`: from the operation's beginning to the end of the
     last window that is late, before three in a row after the operation that are not; 0 if none is. A window is late if
     its p99 is above the deadline and above every window's before the operation, or if more than one in a hundred of its
-    requests was lost. `late`: answers later than a second after their intended send.
+    requests was lost. `late`: answers later than a second after their intended send. `is_over`: the brownout ended
+    before the load did; else it took longer.
     """
 
     blackout_ms: float
     brownout_s: float
     late: int
+    is_over: bool = True
 
 
 def windows(log: Log, begin_us: float) -> Windows:
@@ -85,14 +87,17 @@ def disruption(log: Log, begin_us: float, end_us: float, deadline_us: float) -> 
     # No answer after the last one: a gap up to the last request that should have been sent.
     ends_us = np.append(answered_us, max(int(log.planned[-1]), int(answered_us[-1])))
     gaps_us = np.diff(ends_us, prepend=log.planned[0])
+    brownout_us, is_over = _brownout(log, begin_us, end_us, deadline_us)
     return Disruption(
         blackout_ms=float(gaps_us.max()) / 1000,
-        brownout_s=_brownout_us(log, begin_us, end_us, deadline_us) / 1e6,
+        brownout_s=brownout_us / 1e6,
         late=int(np.count_nonzero(log.latencies > LATE_US)),
+        is_over=is_over,
     )
 
 
-def _brownout_us(log: Log, begin_us: float, end_us: float, deadline_us: float) -> float:
+def _brownout(log: Log, begin_us: float, end_us: float, deadline_us: float) -> tuple[float, bool]:
+    """Its length in µs, and whether the log shows its end."""
     length_us, all_windows = log.window_us, windows(log, begin_us)
     begins = all_windows.begins
     # The last window before is not among them: its last requests may be answered during the operation.
@@ -105,8 +110,8 @@ def _brownout_us(log: Log, begin_us: float, end_us: float, deadline_us: float) -
             continue
         if is_late:
             last_us, good = float(window_us) + length_us, 0
-        else:
+        elif window_us >= end_us:
             good += 1
-        if good >= _WINDOWS_GOOD and window_us >= end_us:
+        if good >= _WINDOWS_GOOD:
             break
-    return max(0.0, last_us - begin_us)
+    return max(0.0, last_us - begin_us), good >= _WINDOWS_GOOD or last_us <= begin_us

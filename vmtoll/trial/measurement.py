@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from vmtoll.loadgen import OpenLoad, ToolResult
 from vmtoll.model.density import DensityFigures
 from vmtoll.model.finding import Finding, Role
+from vmtoll.model.operation import OperationTimes
 from vmtoll.model.trial import Counts, Measurement, Offered, Resources
 from vmtoll.trial import gates, latency
 from vmtoll.trial.loads import ToolRun
@@ -18,7 +19,9 @@ from vmtoll.trial.usage import energy_j, read_mb, server_wait_us_per_request, te
 
 @dataclass(frozen=True)
 class TrialResults:
-    """Results of a trial's loads. `runs` and `measurements`: the tool's, then the cross-check's if there is one."""
+    """Results of a trial's loads. `runs` and `measurements`: the tool's, then the cross-check's if there is one;
+    `operation`: when the arm's operation was.
+    """
 
     offered: Offered
     runs: Sequence[ToolRun]
@@ -26,6 +29,7 @@ class TrialResults:
     findings: Sequence[Finding]
     counts: Counts = field(default_factory=Counts)
     density: DensityFigures | None = None
+    operation: OperationTimes | None = None
 
     @property
     def logged_role(self) -> Role | None:

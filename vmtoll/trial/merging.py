@@ -42,11 +42,13 @@ class ClientPart:
 
 
 def on_our_clock(execution: Execution, result: ToolResult) -> ToolResult:
-    """The result with `sent_us` in µs since the epoch, by our clock."""
+    """The result with `sent_us` and `due_us` in µs since the epoch, by our clock."""
     if result.sent_us is None or not len(result.sent_us):
         return result
     log_begin_s = (0.0 if result.sent_us.min() > _EPOCH_US else execution.started_at_s) - execution.ahead_s
-    return replace(result, sent_us=result.sent_us + round(log_begin_s * 1e6))
+    begin_us = round(log_begin_s * 1e6)
+    due_us = None if result.due_us is None else result.due_us + begin_us
+    return replace(result, sent_us=result.sent_us + begin_us, due_us=due_us)
 
 
 def start_spread_s(parts: Sequence[ClientPart]) -> float | None:
@@ -86,6 +88,7 @@ def merge(parts: Sequence[ClientPart]) -> ToolResult:
         shortest_ms=min(shortest, default=None),
         latencies_us=_concatenate(result.latencies_us for result in results),
         sent_us=_concatenate(result.sent_us for result in results),
+        due_us=_concatenate(result.due_us for result in results),
         lateness_us=_concatenate(result.lateness_us for result in results),
         late=sum(result.late for result in results),
         unsent=sum(result.unsent for result in results),

@@ -14,6 +14,7 @@ from vmtoll.model.errors import ToolError
 from vmtoll.model.event import Phase
 from vmtoll.model.finding import Finding, Role
 from vmtoll.model.load import LoadKind
+from vmtoll.model.operation import OperationTimes
 from vmtoll.model.trial import Measurement, Offered, Times
 from vmtoll.model.workload import OpenWorkload, RampWorkload
 from vmtoll.trial import gates, latency, operation
@@ -45,12 +46,14 @@ def measure(driver: LoadDriver, workload: OpenWorkload) -> TrialResults:
         load = driver.open_load(rate_rps, experiment.crosscheck_s)
         runs.append(driver.measure(Role.CROSSCHECK, tool, load, experiment.crosscheck_s))
     measurements = tuple(measurement_of(driver, run, workload.deadline_ms) for run in runs)
+    done = None
     if experiment.during:
-        measurements = (_with_disruption(driver, runs[0], measurements[0], workload.deadline_ms),)
+        measurement, done = _with_disruption(driver, runs[0], measurements[0], workload.deadline_ms)
+        measurements = (measurement,)
     findings = gates.mean_over_p99(measurements[0])
     for run, measurement in zip(runs, measurements, strict=True):
         findings += tool_findings(run) + rate_not_reached(run) + gates.client_late(measurement)
-    return TrialResults(load_offered, runs, measurements, findings)
+    return TrialResults(load_offered, runs, measurements, findings, operation=done)
 
 
 def offered(driver: LoadDriver, workload: OpenWorkload) -> Offered:
@@ -110,18 +113,21 @@ def measurement_of(driver: LoadDriver, run: ToolRun, deadline_ms: float) -> Meas
     return replace(measurement, response_time=latency.times(latencies_us))
 
 
-def _with_disruption(driver: LoadDriver, run: ToolRun, measurement: Measurement, deadline_ms: float) -> Measurement:
+def _with_disruption(
+    driver: LoadDriver, run: ToolRun, measurement: Measurement, deadline_ms: float
+) -> tuple[Measurement, OperationTimes | None]:
     """The measurement with what clients noticed of the operation, or notice without one at the same time of the load;
-    its course is stored. Raises ToolError.
+    when the operation was, None without one. Its course is stored. Raises ToolError.
     """
-    log = operation.log_of(run.load, run.result)
+    log = operation.log_of(run.result)
     spell = run.spell or operation.planned_spell(driver.session, driver.arm.environment, float(log.planned[0]))
     noticed = operation.noticed(log, spell, deadline_ms)
-    done = operation.times(log, spell) if run.spell else None
+    done = operation.times(log, spell, is_over=noticed.is_over) if run.spell else None
     driver.session.store.write_file(f"operations/{driver.name}.json", operation.course(log, spell, done))
-    return replace(
+    measurement = replace(
         measurement, blackout_ms=noticed.blackout_ms, brownout_s=noticed.brownout_s, late_answers=noticed.late
     )
+    return measurement, done
 
 
 def _intended_s(run: ToolRun) -> float:

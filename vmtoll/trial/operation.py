@@ -11,7 +11,7 @@ from vmtoll.agent.protocol import Done
 from vmtoll.hypervisors.migration import migration_figures
 from vmtoll.hypervisors.operations import script
 from vmtoll.hypervisors.scripts import Script
-from vmtoll.loadgen import OpenLoad, ToolLoad, ToolResult
+from vmtoll.loadgen import ToolResult
 from vmtoll.machines.changes import REVERT_S
 from vmtoll.machines.clock import clock_offset
 from vmtoll.machines.connection import AgentLine, Pending
@@ -162,19 +162,12 @@ def planned_spell(session: Session, environment: str, first_us: float) -> Spell:
     return Spell(begin_us, begin_us)
 
 
-def log_of(load: ToolLoad, result: ToolResult) -> Log:
+def log_of(result: ToolResult) -> Log:
     """The requests of an open loop. Raises ToolError for a tool that does not log them, and where none was answered."""
-    if not isinstance(load, OpenLoad):
-        raise ToolError("only an open loop shows what clients notice of an operation")
-    if result.sent_us is None or result.latencies_us is None or not len(result.sent_us):
+    if result.sent_us is None or result.latencies_us is None or result.due_us is None or not len(result.sent_us):
         raise ToolError("no request was answered, or the tool does not log when they were")
     order = np.argsort(result.sent_us, kind="stable")
-    sent_us = result.sent_us[order]
-    if load.due_ns is not None:
-        due_us = np.array(load.due_ns[: load.requests], dtype=np.int64) // 1000
-    else:
-        due_us = np.round(np.arange(load.requests) * 1e6 / load.rate_rps).astype(np.int64)
-    return Log(due_us - due_us[0] + sent_us[0], sent_us, result.latencies_us[order])
+    return Log(np.sort(result.due_us), result.sent_us[order], result.latencies_us[order])
 
 
 def noticed(log: Log, spell: Spell, deadline_ms: float) -> Disruption:
@@ -185,11 +178,11 @@ def noticed(log: Log, spell: Spell, deadline_ms: float) -> Disruption:
     return disruption(log, spell.begin_us, spell.end_us, deadline_ms * 1000)
 
 
-def times(log: Log, spell: Spell) -> OperationTimes:
+def times(log: Log, spell: Spell, *, is_over: bool = True) -> OperationTimes:
     """The operation on the load's own clock."""
     first_us = float(log.planned[0])
     begin_s, end_s = (spell.begin_us - first_us) / 1e6, (spell.end_us - first_us) / 1e6
-    return OperationTimes(begin_s=begin_s, end_s=end_s, migration=spell.migration)
+    return OperationTimes(begin_s=begin_s, end_s=end_s, migration=spell.migration, is_over=is_over)
 
 
 def course(log: Log, spell: Spell, done: OperationTimes | None) -> bytes:

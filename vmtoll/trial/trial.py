@@ -30,7 +30,7 @@ from vmtoll.trial.conditions import LoadObservations
 from vmtoll.trial.loads import LoadDriver, ToolRun
 from vmtoll.trial.measurement import TrialResults, utc
 from vmtoll.trial.neighbour import NeighbourLoadGenerator
-from vmtoll.trial.operation import EXPECTED, log_of, times
+from vmtoll.trial.operation import EXPECTED
 from vmtoll.trial.server import TrialServer
 from vmtoll.trial.service import ServiceDriver, TrialService
 from vmtoll.trial.usage import mbit
@@ -223,7 +223,7 @@ class Trial:
             planned,
             started_at=utc(run.execution.started_at_s),
             findings=tuple(finding for finding in findings if not self._is_expected(finding)),
-            operation=times(log_of(run.load, run.result), run.spell) if run.spell else None,
+            operation=results.operation,
             density=results.density,
             offered=results.offered,
             measurements=tuple(

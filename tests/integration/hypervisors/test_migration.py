@@ -159,6 +159,15 @@ def test_a_migration_that_is_killed_is_undone(domain: Domain, seconds: float) ->
     assert domain.state() == before
 
 
+def test_a_preparation_that_is_killed_leaves_no_disk_there(domain: Domain) -> None:
+    before, commands = domain.state(), domain.script()
+    begun, made, _ = f"{commands.prepare}\n".partition(" --format qcow2 >/dev/null\n")
+    shell(begun + made)
+    assert domain.state() != before
+    shell(commands.undo)
+    assert domain.state() == before
+
+
 @pytest.mark.parametrize("seconds", [0.3, 1.0, 1.8])
 def test_a_way_back_that_is_killed_is_gone_again(domain: Domain, seconds: float) -> None:
     before, commands = domain.state(), domain.script()

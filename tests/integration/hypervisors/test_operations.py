@@ -3,11 +3,13 @@
 import hashlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +126,35 @@ def test_an_operation_is_done_and_leaves_nothing(domain: Domain, do: str, tmp_pa
     shell(commands.run, tmp_path)
     shell(commands.undo, tmp_path)
     assert domain.state() == before, "a second time"
+
+
+@pytest.mark.skipif(bool(MISSING), reason=MISSING)
+def test_a_pause_is_as_long_as_it_is_told(domain: Domain, tmp_path: Path) -> None:
+    """By the clock of QEMU's events."""
+    words = ["virsh", "-q", "-c", domain.uri, "qemu-monitor-event", "--loop", "--timestamp", "--pretty"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as events:
+        time.sleep(1)
+        shell(domain.script("pause").run, tmp_path)
+        time.sleep(1)
+        events.terminate()
+        text = events.communicate()[0]
+    stopped, resumed = (
+        datetime.fromisoformat(time_text) for time_text in re.findall(r"^(.*): event (?:STOP|RESUME) ", text, re.M)
+    )
+    assert 0.4 <= (resumed - stopped).total_seconds() < 0.5
+
+
+@pytest.mark.skipif(bool(MISSING), reason=MISSING)
+def test_a_pause_that_libvirt_refuses_has_failed(domain: Domain, tmp_path: Path) -> None:
+    """As over a connection that may only read."""
+    virsh = tmp_path / "virsh"
+    virsh.write_text(f'#!/bin/sh\nexec {shutil.which("virsh")} -r "$@"\n')
+    virsh.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    words = ["sh", "-c", domain.script("pause").run]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode
+    assert "virDomainSuspend" in done.stderr
 
 
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)

@@ -1,9 +1,11 @@
 """The three ways of a start on a guest of a real libvirt, an emulated QEMU, and what makes it run wherever it ended."""
 
+import os
 import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -12,6 +14,7 @@ from tests.integration.hypervisors.test_operations import Line
 from tests.support.libvirt import MISSING, libvirtd
 from vmtoll.hypervisors.libvirt import LibvirtGuest
 from vmtoll.hypervisors.process import ProcessGuest
+from vmtoll.hypervisors.proxmox import ProxmoxGuest
 from vmtoll.hypervisors.qemu import QemuGuest
 from vmtoll.hypervisors.starts import StartCommands, start_commands
 from vmtoll.model.errors import AgentError
@@ -104,6 +107,34 @@ def test_undoing_waits_for_a_guest_that_is_still_shutting_down(domain: Domain) -
     assert process.wait(30) == 0
     assert domain.state == ("running", False)
     assert domain.virsh("domid", "one") != before
+
+
+@pytest.mark.parametrize("way", get_args(Way))
+@pytest.mark.parametrize(
+    ("status", "done"),
+    [
+        ("status: running\nqmpstatus: running\npid: 1", []),
+        ("status: running\nqmpstatus: paused\npid: 1", ["resume 107"]),
+        ("status: stopped\nqmpstatus: stopped", ["start 107"]), ("", None),
+    ],
+)  # fmt: skip
+def test_undoing_on_proxmox_fails_where_it_cannot_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Way, status: str, done: list[str] | None
+) -> None:
+    """A `qm` that notes what it is told; without a status it fails, as one whose cluster is not ready."""
+    (tmp_path / "status").write_text(status)
+    qm, told = tmp_path / "qm", tmp_path / "told"
+    qm.write_text(
+        f'#!/bin/sh\n[ "$1" = status ] || {{ echo "$@" >>{told}; exit; }}\n'
+        f"cat {tmp_path}/status\n[ -s {tmp_path}/status ]\n"
+    )
+    qm.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    guest = ProxmoxGuest(Host("guest1", "kvm_guest", {"vmtoll_vmid": 107}), Line(Host("big1", "kvm_host", {})))
+    undo = start_commands(way, guest).undo.replace("-le 180", "-le 1")
+    ended = subprocess.run(["sh", "-c", undo], capture_output=True, text=True, check=False, timeout=30)
+    assert (ended.returncode == 0) == (done is not None)
+    assert (told.read_text().splitlines() if told.exists() else []) == (done or [])
 
 
 def test_what_cannot_be_started_is_refused_in_a_sentence() -> None:

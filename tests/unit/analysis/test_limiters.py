@@ -83,6 +83,13 @@ def test_a_server_fills_no_more_cores_than_it_has_workers() -> None:
     assert (limiter_of(unknown), limiter_of(unknown, cores=1)) == (None, Limiter.SERVER_CPU)
 
 
+@pytest.mark.parametrize("figures", [IDLE | vcpus(ran_us=1000, waited_us=1200), BUSY, IDLE | {"host_cpu_s": 9.0}])
+def test_guests_that_share_a_load_fill_the_cores_of_all(figures: dict[str, float]) -> None:
+    trial = record(closed_load(), **figures)
+    assert limiter_of(trial) is not Limiter.CONNECTIONS
+    assert limiter_of(replace(trial, guests=2)) is Limiter.CONNECTIONS
+
+
 def test_each_side_of_a_row_has_its_limiter(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
         guest = row["arm"] == GUEST

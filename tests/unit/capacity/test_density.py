@@ -198,6 +198,20 @@ def test_answers_at_the_ends(tmp_path: Path, knee: float, guests: ByEnd[int], op
     assert (answer.guests, answer.open_ends) == (guests, open_ends)
 
 
+def test_a_number_whose_trials_all_failed_is_named(tmp_path: Path) -> None:
+    """As where the host runs out of memory and loses a guest: more than three did run, and ended so."""
+    run = run_of(tmp_path, 9.0)
+    lost = [
+        replace(each, findings=(Finding(Code.HOST_LOST),), measurements=(), density=None)
+        if each.scenario.load.guests == 4 else each
+        for each in run.records
+    ]  # fmt: skip
+    (answer,) = carried_guests(replace(run, records=tuple(lost)))
+    assert (answer.guests, answer.failed) == (ByEnd(3, 3, 3), {4: (Code.HOST_LOST,)})
+    assert words.carried_text(answer).endswith("carries at least 3 such guests, the most whose trials count.")
+    assert any("with 4 guests no trial counts (host-lost)" in note for note in words.density_notes(answer))
+
+
 def test_an_emulated_guest_gives_no_number_of_hosts(tmp_path: Path) -> None:
     run = run_of(tmp_path, 2.5, Accelerator.TCG)
     (answer,) = carried_guests(run)

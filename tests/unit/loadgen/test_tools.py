@@ -155,6 +155,9 @@ def test_vegeta_that_is_late_counts_it_as_response_time() -> None:
     assert (seen.transactions, seen.successful, seen.failed) == (5, 4, 1)
     assert seen.latencies_us is not None and seen.lateness_us is not None
     assert seen.latencies_us.tolist() == [500, 10500, 10500, 10500], "of the requests that succeeded"
+    assert seen.sent_us is not None and seen.due_us is not None
+    assert np.diff(seen.due_us).tolist() == [1000] * 4
+    assert seen.sent_us.tolist() == seen.due_us[1:].tolist(), "the first one failed"
     assert seen.lateness_us.tolist() == [0, 0, 10000, 10000, 10000]
     assert seen.elapsed_s == pytest.approx(0.0145)
 

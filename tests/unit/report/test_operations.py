@@ -14,7 +14,7 @@ from tests.unit.report.test_words import SNAPSHOTS
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.operation import MigrationFigures, OperationTimes
-from vmtoll.model.trial import Arm
+from vmtoll.model.trial import Arm, TrialRecord
 from vmtoll.model.verdict import Amount, from_json, to_json
 from vmtoll.report import charts, html, terminal, words
 
@@ -99,13 +99,14 @@ def test_the_page_and_the_terminal_have_what_was_noticed(run: Run) -> None:
 
 
 def test_what_libvirt_says_of_a_migration_is_beside_the_blackout(run: Run) -> None:
-    figures = {"begin_s": 2.0, "end_s": 9.0}
     migrations = [
         MigrationFigures(total_s=6, downtime_ms=200 + block, memory_mib=256, disk_mib=4096) for block in range(6)
     ]
     moved = iter(migrations)
     trials = [
-        replace(trial, operation=OperationTimes(**figures, migration=next(moved))) if trial.operation else trial
+        replace(trial, operation=OperationTimes(begin_s=2.0, end_s=9.0, migration=next(moved)))
+        if trial.operation
+        else trial
         for trial in run.records
     ]
     analysis = analyse(replace(run, records=tuple(trials)))
@@ -117,6 +118,16 @@ def test_what_libvirt_says_of_a_migration_is_beside_the_blackout(run: Run) -> No
     (stored,) = from_json(to_json(analysis)).operations or ()
     assert stored.migration is not None
     assert stored.migration["disk_mib"] == Amount(4096, 4096, 4096)
+
+
+def test_a_brownout_that_outlasts_the_load_is_said_to_be_longer(run: Run) -> None:
+    def ended(trial: TrialRecord) -> TrialRecord:
+        return replace(trial, operation=trial.operation and replace(trial.operation, is_over=trial.block > 2))
+
+    analysis = analyse(replace(run, records=tuple(map(ended, run.records))))
+    text = "In 2 of 6 trials the brownout outlasted the load: raise duration_s."
+    assert text in html.render(run, analysis)
+    assert text in str(terminal.summary(run, analysis, terminal.rows_of(analysis)))
 
 
 def test_a_run_without_operations_has_none(tmp_path: Path) -> None:

@@ -105,6 +105,15 @@ def test_what_the_host_lacks_is_in_the_sentence(resolved: Resolved) -> None:
     assert str(refused.value).endswith("or leave `explain` out")
 
 
+def test_a_run_without_it_ends_the_traces_of_a_killed_one(resolved: Resolved, tmp_path: Path) -> None:
+    """The check does it: the kernel of the host goes on tracing, and takes its CPU time from every load."""
+    plain = replace(resolved, experiment=resolved.experiment.model_copy(update={"explain": None}))
+    store, line = Store.create(tmp_path / "run"), Line(("no tracefs is mounted there", ""))
+    prepare(session(plain, store, line))
+    assert line.asked == ["exits_obstacle"]
+    store.close()
+
+
 def test_prices_are_measured_once_for_a_run(resolved: Resolved, tmp_path: Path) -> None:
     store, line = Store.create(tmp_path / "run"), Line(prices=[PRICE])
     prepare(session(resolved, store, line))

@@ -108,6 +108,7 @@ def test_the_experiment_of_the_lab() -> None:
         ({"servers": ["nginx", "lighttz"]}, "density: servers: name one"),
         ({"noise_floor": {"environment": "kvm-default", "servers": ["nginx"]}}, "has no A/A control"),
         ({"during": {"do": "pause", "for_s": 1, "at_s": 1}}, "density: goes with neither service, during"),
+        ({"explain": "exits"}, "users nor explain; use an experiment of its own"),
         (density({"workload": "site-rate-100"}, at_most=0), "density.at_most"),
     ],
 )

@@ -59,6 +59,22 @@ def test_the_tail_may_stay_long_after_the_operation() -> None:
     assert found.brownout_s == pytest.approx(2.0, abs=0.11)
 
 
+def test_a_tail_that_is_long_only_after_the_operation_is_its_brownout() -> None:
+    """As of a server that reads again what its guest's memory has lost. Good windows in the operation end nothing."""
+    sent_us, latencies_us = log(1000)
+    late = (sent_us >= END_US + 200_000) & (sent_us < END_US + 700_000)
+    found = noticed((sent_us, np.where(late, 80_000, latencies_us)))
+    assert found.brownout_s == pytest.approx(1.1, abs=0.11)
+    assert found.is_over
+
+
+@pytest.mark.parametrize(("after_s", "is_over"), [(10, False), (6.8, False), (6.5, True)])
+def test_a_load_that_ends_first_does_not_show_how_long_the_brownout_is(after_s: float, is_over: bool) -> None:
+    sent_us, latencies_us = log(1000)
+    late = (sent_us >= BEGIN_US) & (sent_us < BEGIN_US + after_s * 1e6)
+    assert noticed((sent_us, np.where(late, 80_000, latencies_us))).is_over is is_over
+
+
 def test_one_slow_request_long_after_is_no_brownout() -> None:
     sent_us, latencies_us = stalled(1000, BEGIN_US, 400_000)
     latencies_us = latencies_us.copy()

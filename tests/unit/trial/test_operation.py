@@ -8,13 +8,15 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from vmtoll.loadgen import OpenLoad, ToolResult
+from vmtoll.loadgen import ToolResult
 from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.session import Machines, Session
 from vmtoll.model.errors import AgentError, ToolError
 from vmtoll.model.inventory import Host
 from vmtoll.model.operation import MigrationFigures, Operation, OperationTimes
 from vmtoll.model.transport import Transport
+from vmtoll.trial.execution import Execution
+from vmtoll.trial.merging import ClientPart, merge
 from vmtoll.trial.operation import OperationDriver, Spell, course, log_of, noticed, planned_spell, times
 
 DONE = {"exit_status": 0, "timed_out": False, "stdout": "", "stderr": "", "wall_s": 0.5, "started_at": 100.0}
@@ -87,8 +89,7 @@ def test_an_operation_that_fails_is_undone(done: Any, said: str) -> None:
 def test_what_is_kept_of_a_load() -> None:
     sent_us = np.arange(1000, dtype=np.int64) * 10_000 + 50_000_000
     latencies_us = np.full(1000, 2000, dtype=np.int64)
-    load = OpenLoad(["http://a/"], 100, 1000, keep_alive=True)
-    log = log_of(load, ToolResult(1000, 1000, 0, 10.0, sent_us=sent_us[::-1], latencies_us=latencies_us))
+    log = log_of(ToolResult(1000, 1000, 0, 10.0, sent_us=sent_us[::-1], latencies_us=latencies_us, due_us=sent_us))
     assert np.array_equal(log.planned, sent_us)
     spell = Spell(52_000_000.0, 52_500_000.0)
     assert times(log, spell) == OperationTimes(begin_s=2.0, end_s=2.5)
@@ -99,7 +100,20 @@ def test_what_is_kept_of_a_load() -> None:
     with pytest.raises(ToolError, match=r"operation ended 0\.5 s .*; raise duration_s"):
         noticed(log, Spell(52_000_000.0, 60_490_000.0), 50)
     with pytest.raises(ToolError, match=r"no request .*answered"):
-        log_of(load, ToolResult(0, 0, 5, 1.0))
+        log_of(ToolResult(0, 0, 5, 1.0))
+
+
+def test_clients_that_begin_at_different_times_lose_nothing_by_it() -> None:
+    """A request of the second one, which is a millisecond late, is sent and answered in the same window."""
+    due_us = 1_700_000_000_000_000 + np.cumsum(np.random.default_rng(1).exponential(1000, 20_000)).astype(np.int64)
+    clients = []
+    for sent_us in (due_us[::2], due_us[1::2] + 1000):
+        count, latencies_us = len(sent_us), np.full(len(sent_us), 2000)
+        result = ToolResult(count, count, 0, 20.0, sent_us=sent_us, due_us=sent_us, latencies_us=latencies_us)
+        clients.append(ClientPart(cast(Execution, SimpleNamespace(load=SimpleNamespace(requests=count))), result))
+    log = log_of(merge(clients))
+    for begin_us in log.planned[0] + np.linspace(5e6, 6e6, 11):
+        assert noticed(log, Spell(begin_us, begin_us), 50).brownout_s == 0
 
 
 def test_a_guest_that_does_not_answer_where_it_moved_to() -> None:

@@ -203,6 +203,7 @@ def _open_result(load: OpenLoad, log: NDArray[np.int64], output: Output) -> Tool
         availability_pct=100 * successful / load.requests,
         latencies_us=(ends_ns - due_ns)[is_good] // 1000,
         sent_us=due_ns[is_good] // 1000,
+        due_us=due_ns // 1000,
         lateness_us=lateness_ns // 1000,
     )
 

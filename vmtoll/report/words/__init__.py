@@ -49,6 +49,7 @@ from vmtoll.report.words.operations import (
     deed_text,
     migration_text,
     noticed_text,
+    open_ended_text,
     operation_lines,
 )
 from vmtoll.report.words.remarks import MOST_REMARKS, remarks

@@ -31,7 +31,8 @@ def carried_text(answer: CarriedGuests) -> str:
     if guests.high == 0:
         return f"{host} carries not even one such guest."
     if End.LOW in answer.open_ends:
-        return f"{host} carries at least {_guests(guests.low)}, the most that ran at once."
+        most = "the most whose trials count" if answer.failed else "the most that ran at once"
+        return f"{host} carries at least {_guests(guests.low)}, {most}."
     at_least = "at least " if End.MID in answer.open_ends else ""
     high = f"{guests.high} or more" if End.HIGH in answer.open_ends else str(guests.high)
     interval = "" if guests.low == guests.high else f" ({guests.low} to {high})"
@@ -53,6 +54,11 @@ def density_notes(answer: CarriedGuests) -> Iterator[str]:
     blocks = max(len(count.worst) for count in answer.counts)
     if blocks < MIN_EQUIVALENT_BLOCKS:
         yield f"{answer.environment}: {plural(blocks, 'block')} of at least {MIN_EQUIVALENT_BLOCKS} that show a number."
+    for number_of_guests, codes in answer.failed.items():
+        yield (
+            f"{answer.environment}: with {plural(number_of_guests, 'guest')} no trial counts ({', '.join(codes)}), so "
+            "nothing follows for that number: see what failed, such as a host without memory for them."
+        )
     missed = answer.missed
     if missed and missed.limits:
         yield (

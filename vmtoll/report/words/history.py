@@ -17,16 +17,31 @@ def history_labels(histories: Sequence[FigureHistory]) -> list[str]:
 
 def level_text(history: FigureHistory) -> str:
     """The newest night's figure, with its unit."""
+    if history.is_missing:
+        return "no figure"
     return figure(history.nights[-1].figure, history.metric.unit)
 
 
 def state_text(history: FigureHistory, least: float) -> str:
     """How its level changed last, in a phrase."""
+    if history.is_missing:
+        last = history.nights[-1]
+        return f"none in the newest run; its report says why. The last one is of {last.started_at[:10]}, run {last.run}"
     if history.needed:
         return f"not judged: {plural(history.needed, 'more night')} needed"
     if not history.changes:
         return f"no change of level in {plural(len(history.nights), 'night')}"
+    if len(history.steps(least)) > 1 and history.is_worse(least):
+        return _steps_text(history, least)
     return change_text(history, history.changes[-1], least)
+
+
+def _steps_text(history: FigureHistory, least: float) -> str:
+    """`worse: 20.8% less, in 2 steps since 2026-11-20, run 20261120T021500Z-1a2b`."""
+    steps, ratio = history.steps(least), history.ratio(least)
+    night = history.nights[steps[0].first]
+    amount = f"{percent(abs(ratio - 1))} {'less' if ratio < 1 else 'more'}"
+    return f"worse: {amount}, in {plural(len(steps), 'step')} since {night.started_at[:10]}, run {night.run}"
 
 
 def change_text(history: FigureHistory, change: LevelChange, least: float) -> str:

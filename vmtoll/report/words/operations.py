@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from vmtoll.model.operation import Operation
 from vmtoll.model.verdict import Amount, OperationEffect
-from vmtoll.report.words.terms import DASH
+from vmtoll.report.words.terms import DASH, plural
 
 HEADINGS = {
     "blackout_ms": "blackout, ms", "brownout_s": "brownout, s", "lost": "requests lost", "late": "later than 1 s",
@@ -51,6 +51,14 @@ def migration_text(effect: OperationEffect) -> str:
     return f"libvirt: down for {amount_text(figures['downtime_ms'], 'ms')}, sent {memory} MiB of memory, {disk} of disk"
 
 
+def open_ended_text(effect: OperationEffect) -> str:
+    """`In 2 of 6 trials the brownout outlasted the load: raise duration_s.`; empty if in none."""
+    if not effect.open_ended:
+        return ""
+    trials = f"{effect.open_ended} of {plural(effect.blocks, 'trial')}"
+    return f"In {trials} the brownout outlasted the load: raise duration_s."
+
+
 def operation_lines(effect: OperationEffect) -> Iterator[str]:
     """Lines for a terminal: what happened, then a line for each figure that is not zero on both sides."""
     length = f" of {_short(effect.length_s.value)} s" if effect.length_s else ""
@@ -59,8 +67,9 @@ def operation_lines(effect: OperationEffect) -> Iterator[str]:
         sides = [side for side in (figure.with_it, figure.without) if side]
         if any(side.value for side in sides):
             yield f"  {HEADINGS[name]:16} {amount_text(figure.with_it)}, without {amount_text(figure.without)}"
-    if text := migration_text(effect):
-        yield f"  {text}"
+    for text in (migration_text(effect), open_ended_text(effect)):
+        if text:
+            yield f"  {text}"
 
 
 def _short(value: float) -> str:

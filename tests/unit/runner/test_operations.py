@@ -1,4 +1,4 @@
-"""Migrations that cannot be are refused before anything is measured, in one sentence."""
+"""Operations that cannot be done are refused before anything is measured, in one sentence."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from vmtoll.hypervisors import libvirt
 from vmtoll.machines.session import Session
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.inventory import Host, Inventory
-from vmtoll.runner.migrations import check_migrations
+from vmtoll.runner.operations import check_operations
 from vmtoll.runner.requirements import check_inventory
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import Resolved, load
@@ -28,9 +28,9 @@ HOSTS: dict[str, dict[str, Any]] = {
 GROUPS = {"clients": ["client"], "kvm_hosts": ["big1", "big2", "here"], "kvm_guests": ["guest"], "metal_hosts": []}
 
 
-def resolved(tmp_path: Path, to: str) -> Resolved:
+def resolved(tmp_path: Path, to: str, **operation: Any) -> Resolved:
     path = tmp_path / "moves.yml"
-    during = {"moved": {"of": "kvm-default", "do": "migrate", "to": to, "at_s": 10}}
+    during = {"moved": {"of": "kvm-default", "at_s": 10, **(operation or {"do": "migrate", "to": to})}}
     path.write_text(yaml.safe_dump(DOCUMENT | {"during": during}))
     return load(path, Registry())
 
@@ -92,4 +92,26 @@ def test_what_a_target_lacks_is_said_with_the_file_and_the_operation(tmp_path: P
         match=r"moves\.yml: during\.moved: big1 does not reach the libvirt of big2 by qemu\+ssh://big2/system: "
         "error: Permission denied; let its root log in there without a password, or set vmtoll_migration_uri",
     ):
-        check_migrations(cast(Session, session))
+        check_operations(cast(Session, session))
+
+
+@pytest.mark.parametrize(
+    ("operation", "words"),
+    [
+        ({"do": "balloon", "memory_mib": 64, "for_s": 1}, r"web1: it has no balloon \(memballoon\)"),
+        ({"do": "snapshot"}, "web1: its disk vda is raw, .*; use `snapshot-external`"),
+    ],
+)
+def test_what_a_guest_lacks_is_said_before_the_first_trial(
+    tmp_path: Path, operation: dict[str, Any], words: str
+) -> None:
+    experiment, machines = resolved(tmp_path, "", **operation), inventory("")
+    disk = "<disk type='file'><driver type='raw'/><source file='/one'/><target dev='vda'/></disk>"
+    done = {"exit_status": 0, "stdout": f"<domain><devices>{disk}</devices></domain>", "stderr": ""}
+    line: Any = SimpleNamespace(host=machines.kvm_hosts["big1"], call=lambda *_, **__: done)
+    session = SimpleNamespace(
+        resolved=experiment, inventory=machines, lines={"big1": line},
+        on_host=lambda guest: libvirt.LibvirtGuest(guest, line),
+    )  # fmt: skip
+    with pytest.raises(ExperimentError, match=rf"moves\.yml: during\.moved: {words}"):
+        check_operations(cast(Session, session))
