@@ -93,10 +93,10 @@ def _revert_on_hosts(session: Session, environment: str) -> None:
 
 
 def _places(session: Session, sut: Host) -> list[Place]:
-    """Where a change of this machine may be made: a guest that is paused does not answer, and is brought into the
-    state of its arm before it is measured again.
+    """Where a change of this machine may be made: a container has its kernel's settings from its host. A guest that is
+    paused does not answer, and is brought into the state of its arm before it is measured again.
     """
-    host = session.inventory.kvm_host(sut)
+    host = session.inventory.host(sut)
     if host is None:
         return [Place(session.line(sut))]
     on_host = Place(session.line(host), sut.name, has_host=True)

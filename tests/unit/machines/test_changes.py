@@ -93,3 +93,14 @@ def test_a_setting_of_metal_is_not_there_while_a_guest_on_it_is_measured(address
     change = Change(of="metal", settings={"ksm": "off"})  # type: ignore[arg-type]
     asked = _asked_while("kvm-default", {"metal": [metal], "changed": [metal], "kvm-default": [guest]}, change)
     assert (("big1-metal", "revert", "", False) in asked) is is_reverted
+
+
+def test_a_setting_of_a_container_is_its_hosts() -> None:
+    """As the report says; in the container the kernel's settings cannot be written."""
+    container = Host("box1", "container", {"vmtoll_container_host": "big1", "ansible_host": "192.0.2.41"})
+    change = Change(of="container", settings={"ksm": "off"}, sysctls={"net.core.somaxconn": "64"})  # type: ignore[arg-type]
+    machines = {"container": [container], "changed": [container]}
+    applied = [
+        (where, guest) for where, action, guest, _ in _asked_while("changed", machines, change) if action == "apply"
+    ]
+    assert sorted(applied) == [("big1", "box1"), ("box1", "")]
