@@ -70,6 +70,11 @@ def exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str) -> o
         (["metal", "metal"], "metal is both sides"),
         (["metal", "kvm-defualt"], "unknown environment 'kvm-defualt'"),
         (["metal", "kvm-default", "--metric", "speed"], "--metric speed: unknown metric"),
+        (
+            ["metal", "kvm-default", "--workload", "site-siege", "--metric", "tail", "--dry-run"],
+            "--metric tail: site-siege has no such figure; give another --metric",
+        ),
+        (["metal", "kvm-default", "--junit", "/no/such/ab.xml", "--dry-run"], "--junit /no/such/ab.xml: there is no"),
         (["metal", "kvm-default", "--at-most-min", "0.1"], "--at-most-min is 0.1"),
         (["metal", "kvm-default", "--blocks", "3"], "--blocks"),
         (["metal", "changed", "--apply", "true"], "--apply and --revert go together"),
