@@ -15,7 +15,7 @@ from vmtoll.commands.progress import Progress
 from vmtoll.commands.run import print_plan, schedule
 from vmtoll.files import write_durably
 from vmtoll.lab import embedded, topology
-from vmtoll.model.errors import UserError
+from vmtoll.model.errors import ExperimentError, UserError
 from vmtoll.model.experiment import Change
 from vmtoll.model.trial import CONTAINER, NO_GUESTS
 from vmtoll.model.until import Until
@@ -73,7 +73,10 @@ class Pair:
         with TemporaryDirectory(prefix="vmtoll-ab-") as folder:
             draft = Path(folder) / self.file(results).name
             _write(draft, self.keys())
-            planned = plan(load(draft, Registry()), until=until, resume=resume)
+            try:
+                planned = plan(load(draft, Registry()), until=until, resume=resume)
+            except ExperimentError as error:  # no user wrote this file, and it is gone
+                raise ExperimentError(str(error).removeprefix(f"{draft}: ")) from None
         if inventory:
             planned = on_machines(planned, inventory, limit)
         _check_time(planned, at_most_min)

@@ -75,6 +75,7 @@ def exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str) -> o
             "--metric tail: site-siege has no such figure; give another --metric",
         ),
         (["metal", "kvm-default", "--junit", "/no/such/ab.xml", "--dry-run"], "--junit /no/such/ab.xml: there is no"),
+        (["metal", "kvm-defualt", "--dry-run"], "vmtoll: environments[1]: unknown environment"),
         (["metal", "kvm-default", "--at-most-min", "0.1"], "--at-most-min is 0.1"),
         (["metal", "kvm-default", "--blocks", "3"], "--blocks"),
         (["metal", "changed", "--apply", "true"], "--apply and --revert go together"),
