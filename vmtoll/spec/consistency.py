@@ -7,6 +7,7 @@ from pathlib import Path
 from vmtoll.model import columns
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.experiment import Claim, Experiment
+from vmtoll.model.facts import COMPARED
 from vmtoll.model.run import Skipped
 from vmtoll.model.workload import (
     ClosedWorkload,
@@ -77,6 +78,14 @@ def check_environments(path: Path, experiment: Experiment, machines: list[str]) 
     check_names(
         path, "environments[]", "environment", experiment.environments, [*machines, *experiment.variants]
     )  # fmt: skip
+
+
+def check_declared(path: Path, declared: Sequence[str]) -> None:
+    """Raise ExperimentError unless each declared difference is a fact, or a part of one, as `servers: *: version`."""
+    whole = [item for item in declared if ": " not in item]
+    of_parts = list(dict.fromkeys(item.partition(": ")[0] for item in declared if item not in whole))
+    for names in (whole, of_parts):
+        check_names(path, "declared_differences[]", "fact", names, COMPARED)
 
 
 def check_operations(path: Path, experiment: Experiment, workloads: Mapping[str, Workload]) -> None:
