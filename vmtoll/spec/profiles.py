@@ -161,6 +161,9 @@ EXPLAINED: Mapping[str, tuple[str, ...]] = {
     "memory_mib": ("memory_kib",),
     "machine": ("clock_source", "nic"),
     "emulator": ("cpu_model",),
+    **dict.fromkeys(("memory_backing", "cputune", "disk_bus", "disk_target", "controllers"), ()),
+    **dict.fromkeys(("nic_backend", "nic_queues"), ()),
+    **dict.fromkeys(("nic_type", "nic_extra", "nic_source", "nic_model", "nic_driver", "interface"), ("nic",)),
 }
 # In a template of a server's configuration: the release that it is for.
 _OF_A_RELEASE = "server_suite"
