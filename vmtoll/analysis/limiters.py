@@ -13,9 +13,12 @@ from vmtoll.statistics.thresholds import BUSY, RATE_REACHED
 _CLIENT = frozenset({Code.CLIENT_SATURATED, Code.CLIENT_STARVED, Code.RATE_NOT_REACHED})
 
 
-def limiter_of(record: TrialRecord, role: Role = Role.PRIMARY, cores: int | None = None) -> Limiter | None:
+def limiter_of(
+    record: TrialRecord, role: Role = Role.PRIMARY, cores: int | None = None, machine: str | None = None
+) -> Limiter | None:
     """The first limiter that applies; None where the figures do not show one. `cores`: those that the server can fill,
-    given its machine and its workers; by default those of the record.
+    given its machine and its workers; by default those of the record. `machine`: the environment of the arm's machine,
+    another one for a change; by default the arm's.
 
     LINK is judged by the link's use during the primary measurement.
     """
@@ -25,11 +28,11 @@ def limiter_of(record: TrialRecord, role: Role = Role.PRIMARY, cores: int | None
     by_client = Limiter.CLIENT_CPU if codes & _CLIENT else Limiter.LINK if Code.LINK_BOUND in codes else None
     offered_rps, answered_rps = record.offered.offered_rps, measurement.throughput_rps
     if by_client or not (record.scenario.load.is_open and offered_rps and answered_rps is not None):
-        return by_client or _by_figures(record, role, cores)
-    return Limiter.NOTHING if answered_rps >= RATE_REACHED * offered_rps else _by_figures(record, role, cores)
+        return by_client or _by_figures(record, role, cores, machine)
+    return Limiter.NOTHING if answered_rps >= RATE_REACHED * offered_rps else _by_figures(record, role, cores, machine)
 
 
-def _by_figures(record: TrialRecord, role: Role, cores: int | None) -> Limiter | None:
+def _by_figures(record: TrialRecord, role: Role, cores: int | None, machine: str | None) -> Limiter | None:
     measurement, cpus = record.measurement(role), cores or record.resources.server_cores
     if (
         measurement is None
@@ -38,7 +41,7 @@ def _by_figures(record: TrialRecord, role: Role, cores: int | None) -> Limiter |
         or (server_cpu_s := measurement.server_cpu_s) is None
     ):
         return None
-    environment = record.arm.environment
+    environment = machine or record.arm.environment
     if environment in CONTAINERS:  # what else the container runs shares its CPUs with the server
         server_cpu_s = max(server_cpu_s, measurement.host_cpu_s or 0.0)
     host_cpu_s = measurement.host_cpu_s if environment not in NO_GUESTS else None
@@ -68,9 +71,12 @@ def _by_waits(record: TrialRecord, measurement: Measurement, cpus: int) -> Limit
 
 def limiter(run: Run, trials: Iterable[TrialRecord], role: Role = Role.PRIMARY) -> Limiter | None:
     """The most frequent limiter of these trials; None if none has one."""
-    counts = Counter(
-        name for trial in trials if (name := limiter_of(trial, role, _cores(run, trial.arm, trial.scenario.server)))
+    machine_of = run.manifest.experiment.machine_of
+    limiters = (
+        limiter_of(trial, role, _cores(run, trial.arm, trial.scenario.server), machine_of(trial.arm.environment))
+        for trial in trials
     )
+    counts = Counter(name for name in limiters if name)
     return min(counts, key=lambda name: (-counts[name], list(Limiter).index(name)), default=None)
 
 

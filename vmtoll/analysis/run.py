@@ -63,7 +63,8 @@ class Run(folder.StoredRun):
     @property
     def guests(self) -> list[Arm]:
         """Every environment that is a guest, including the baseline if it is one; controls left out."""
-        return [arm for arm in self.arms if arm.environment not in NO_GUESTS and not arm.is_control]
+        machine_of = self.manifest.experiment.machine_of
+        return [arm for arm in self.arms if machine_of(arm.environment) not in NO_GUESTS and not arm.is_control]
 
     @property
     def controls(self) -> list[Arm]:
@@ -103,8 +104,8 @@ class Run(folder.StoredRun):
         machine_of = self.manifest.experiment.machine_of
         if facts is None or machine_of(facts.environment or "") == machine_of(arm.environment):
             return False
-        guests = {other.environment for other in self.arms if self.accelerator(other) is not Accelerator.NONE}
-        is_alone = facts.is_kvm_host and self.manifest.lab != "embedded" and guests == {arm.environment}
+        guests = {machine_of(o.environment) for o in self.arms if self.accelerator(o) is not Accelerator.NONE}
+        is_alone = facts.is_kvm_host and self.manifest.lab != "embedded" and guests == {machine_of(arm.environment)}
         return not is_alone
 
     @cached_property

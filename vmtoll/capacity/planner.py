@@ -119,7 +119,7 @@ def default_slo(run: Run) -> Slo | None:
 def _result(run: Run, slo: Slo, demand: Demand | None, sweep: RateSweep) -> CapacityResult:
     unit = unit_capacity(sweep.steps, slo, searched=bool(sweep.search))
     size = resources.size_of(run, sweep.arm.environment, sweep.server)
-    low_step, is_guest = unit.low_step, sweep.arm.environment != METAL
+    low_step, is_guest = unit.low_step, run.manifest.experiment.machine_of(sweep.arm.environment) != METAL
     bound = resources.erlang_bound(low_step.trials, size, slo)
     return CapacityResult(
         server=sweep.server, workload=sweep.workload, tool=sweep.tool,
@@ -136,7 +136,8 @@ def _result(run: Run, slo: Slo, demand: Demand | None, sweep: RateSweep) -> Capa
         power_w=resources.power_w(low_step.trials),
         erlang_c=bound,
         notes=(*notes(unit, slo, bound, sweep.search), *_power_notes(run, unit, demand, is_guest=is_guest)),
-        plan=_plans(unit, sweep, demand) if demand else None, arrivals=_arrivals(run, sweep.workload),
+        plan=_plans(unit, sweep, demand, is_guest=is_guest) if demand else None,
+        arrivals=_arrivals(run, sweep.workload),
     )  # fmt: skip
 
 
@@ -149,8 +150,7 @@ def _in_ms(time_us: Estimate | None) -> Estimate | None:
     return None if time_us is None else ByEnd(*(end / 1e3 for end in time_us.all))
 
 
-def _plans(unit: UnitCapacity, sweep: RateSweep, demand: Demand) -> ByEnd[FleetPlan | None]:
-    is_guest = sweep.arm.environment != METAL
+def _plans(unit: UnitCapacity, sweep: RateSweep, demand: Demand, *, is_guest: bool) -> ByEnd[FleetPlan | None]:
     watts = watts_of_host(demand, resources.power_w(unit.low_step.trials), is_guest=is_guest)
 
     def planned(end: End) -> FleetPlan | None:

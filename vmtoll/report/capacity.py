@@ -202,15 +202,18 @@ def _plan(result: CapacityResult) -> FleetPlan | None:
 def _need(result: CapacityResult, plan: FleetPlan) -> str:
     at_most = "at most " if result.at_least else ""
     size = f"of {plural(result.size.cpus, 'CPU')}" if result.size.cpus else "of unknown size"
-    if result.environment == METAL:
-        return f"{at_most}{plural(plan.units, 'metal host')} {size}"
+    if _unit(result) == "host":
+        name = "" if result.environment == METAL else f" ({result.environment})"
+        return f"{at_most}{plural(plan.units, 'metal host')}{name} {size}"
     hosts = f"{plural(plan.hosts, 'host')}{_host_size_text(result)}"
-    return f"{at_most}{plural(plan.units, _unit(result.environment))} ({result.environment}) {size} on {hosts}"
+    return f"{at_most}{plural(plan.units, _unit(result))} ({result.environment}) {size} on {hosts}"
 
 
-def _unit(environment: str) -> str:
+def _unit(result: CapacityResult) -> str:
     """What a fleet has many of."""
-    return "host" if environment == METAL else "container" if environment in CONTAINERS else "guest"
+    if result.accelerator is not Accelerator.NONE:
+        return "guest"
+    return "container" if result.environment in CONTAINERS else "host"
 
 
 def _host_size_text(result: CapacityResult) -> str:
@@ -222,7 +225,7 @@ def _why_no_number(result: CapacityResult) -> str:
     if result.accelerator is Accelerator.TCG:
         return f"{name} ran on emulation (TCG): shape only, no number of guests follows"
     if result.hardware is Hardware.EMULATED:
-        return f"{name} ran on emulated hardware: shape only, no number of {_unit(name)}s follows"
+        return f"{name} ran on emulated hardware: shape only, no number of {_unit(result)}s follows"
     if result.carries_rps.high is None:
         return f"{name} misses it at {first}: nothing follows"
     return f"{name} is not shown to meet it at {first}; in the way: {binding_text(result.binds)}"
@@ -320,7 +323,7 @@ def facts(result: CapacityResult) -> Facts:
         up_to = f"holds this p99 up to {bound.rate_rps:,.0f}/s" if bound.rate_rps else "never holds this p99"
         yield "Erlang C", f"{queue} {up_to}"
     if result.plan and not is_shape_only(result.accelerator, result.hardware):
-        yield from _plan_facts(result.plan, is_guest=result.environment != METAL)
+        yield from _plan_facts(result.plan, is_guest=_unit(result) != "host")
     yield from (("note", note_text(note)) for note in result.notes)
 
 

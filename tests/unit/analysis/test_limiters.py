@@ -75,6 +75,12 @@ def test_the_first_that_applies(trial: TrialRecord, limiter: Limiter | None) -> 
     assert limiter_of(trial) is limiter
 
 
+def test_a_change_of_a_container_is_judged_as_one() -> None:
+    trial = record(closed_load(), Arm("tuned"), **IDLE, host_cpu_s=9.0)
+    assert limiter_of(trial, machine="container") is Limiter.SERVER_CPU
+    assert limiter_of(trial, machine="kvm-default") is Limiter.HOST_CPU
+
+
 def test_a_server_fills_no_more_cores_than_it_has_workers() -> None:
     trial = record(closed_load(), **BUSY, server_cores=4)
     assert limiter_of(trial) is Limiter.CONNECTIONS
