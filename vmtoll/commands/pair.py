@@ -17,7 +17,7 @@ from vmtoll.files import write_durably
 from vmtoll.lab import embedded, topology
 from vmtoll.model.errors import ExperimentError, UserError
 from vmtoll.model.experiment import Change
-from vmtoll.model.trial import CONTAINER, NO_GUESTS
+from vmtoll.model.trial import CONTAINER, CONTAINER_HOST_NETWORK, NO_GUESTS
 from vmtoll.model.until import Until
 from vmtoll.model.workload import ClosedWorkload
 from vmtoll.runner.plan import ASSUMED_RPS
@@ -150,8 +150,12 @@ def cost_text(planned: Plan) -> str:
 
 def lab_for(planned: Plan, link: str) -> Path:
     """Bring up the embedded lab with the plan's environments, unless it has them; return its inventory."""
-    embedded.require_root()
     environments = planned.resolved.machines
+    if CONTAINER_HOST_NETWORK in environments:
+        raise UserError(
+            f"{CONTAINER_HOST_NETWORK}: the embedded lab has no such container; give an --inventory with one"
+        )
+    embedded.require_root()
     if not embedded.status()["up"] or not set(environments) <= environments_of(embedded.require()):
         guests = [name for name in environments if name not in NO_GUESTS]
         described = "containers" if CONTAINER in environments else "single"

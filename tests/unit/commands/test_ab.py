@@ -92,6 +92,17 @@ def test_an_error_is_no_verdict(
     assert list(tmp_path.rglob("*.yml")) == []
 
 
+def test_what_the_lab_lacks_is_named_before_it_comes_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def up(*_: object) -> None:
+        raise AssertionError("the lab came up")
+
+    monkeypatch.setattr("vmtoll.lab.embedded.up", up)
+    assert exit_code(monkeypatch, tmp_path, "ab", "metal", "container-host-network") == 128
+    assert "vmtoll: container-host-network: the embedded lab has no such container" in capsys.readouterr().err
+
+
 def test_a_defect_is_no_verdict(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
