@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from vmtoll.analysis.run import Run
-from vmtoll.model.facts import COMPARED, Facts, agree, machine_of
+from vmtoll.model.facts import COMPARED, Facts, agree, covers, entries_of, is_explained_absence, machine_of
 from vmtoll.model.trial import Arm, Scenario
 
 # The facts of a machine and of a server that may be why two runs differ → whether a ratio of two environments answers
@@ -77,9 +77,10 @@ def equality(run: Run) -> list[ComparedFact]:
     machines = machines_under_test(run)
     if len(machines) < 2:
         return []
-    declared = run.manifest.differences.declared
+    declared = list(run.manifest.differences.declared)
     flat = {environment: dict(flatten(facts)) for environment, facts in machines.items()}
     names = list(dict.fromkeys(name for facts in flat.values() for name in facts))
+    declared += _absent(machines.values(), declared)
     facts = [_compare(name, {e: values.get(name) for e, values in flat.items()}, declared) for name in names]
     facts = _add_runner_differences(run, facts)
     differences = [fact for fact in facts if fact.status is not FactStatus.EQUAL]
@@ -110,26 +111,32 @@ def _compare(name: str, values: dict[str, str | None], declared: list[str]) -> C
     printed = {environment: value and short(value) for environment, value in values.items()}
     if agree(name, values.values()):
         return ComparedFact(name, FactStatus.EQUAL, dict(list(printed.items())[:1]))
-    if any(_covers(item, name) for item in declared):
+    if any(covers(item, name) for item in declared):
         return ComparedFact(name, FactStatus.DECLARED, printed)
     # The result of a TLS handshake is known only where the server was measured.
     equal_where_known = ": tls: " in name and len({value for value in values.values() if value is not None}) == 1
     return ComparedFact(name, FactStatus.ONE_SIDED if equal_where_known else FactStatus.UNDECLARED, printed)
 
 
-def _covers(item: str, name: str) -> bool:
-    """`nic` covers `nic: driver` too."""
-    return name == item or name.startswith(f"{item}: ")
+def _absent(machines: Iterable[Facts], declared: list[str]) -> list[str]:
+    """The entries that some machines lack, by what is declared: `servers: h2o` of a release without it."""
+    absent = []
+    for fact in COMPARED:
+        maps = [value for facts in machines if isinstance(value := facts.get(fact), dict)]
+        if entries := entries_of(declared, fact):
+            missing = {key for entry in maps for key in entry if not all(key in other for other in maps)}
+            absent += [name for key in sorted(missing) if is_explained_absence(entries, name := f"{fact}: {key}")]
+    return absent
 
 
 def _add_runner_differences(run: Run, facts: list[ComparedFact]) -> list[ComparedFact]:
     """Add the differences that only the runner saw: it compared the machines as they were in the run."""
     for difference in run.manifest.differences.undeclared:
         name = difference.fact
-        if any(_covers(name, fact.name) and fact.status is FactStatus.UNDECLARED for fact in facts):
+        if any(covers(name, fact.name) and fact.status is FactStatus.UNDECLARED for fact in facts):
             continue
         values = {environment: short(str(value)) for environment, value in difference.values.items()}
-        facts = [fact for fact in facts if not _covers(name, fact.name)]
+        facts = [fact for fact in facts if not covers(name, fact.name)]
         facts.append(ComparedFact(name, FactStatus.UNDECLARED, values))
     return facts
 

@@ -107,8 +107,8 @@ class Run(folder.StoredRun):
         machine_of = self.manifest.experiment.machine_of
         if facts is None or machine_of(facts.environment or "") == machine_of(arm.environment):
             return False
-        guests = {other.environment for other in self.arms if self.accelerator(other) is not Accelerator.NONE}
-        is_alone = facts.is_kvm_host and self.manifest.lab != "embedded" and guests == {arm.environment}
+        guests = {machine_of(o.environment) for o in self.arms if self.accelerator(o) is not Accelerator.NONE}
+        is_alone = facts.is_kvm_host and self.manifest.lab != "embedded" and guests == {machine_of(arm.environment)}
         return not is_alone
 
     @cached_property

@@ -16,7 +16,7 @@ from vmtoll.bisect.search import step
 from vmtoll.bisect.store import BisectionStore, slug
 from vmtoll.files import write_durably
 from vmtoll.model.bisection import BAD, GOOD, Contrast, Sitting, SittingAnswer, SittingResult, Task
-from vmtoll.model.errors import UserError, VmtollError
+from vmtoll.model.errors import ExperimentError, UserError, VmtollError
 from vmtoll.model.event import Event, Listener, TrialEnded
 from vmtoll.model.finding import Code, Validity
 from vmtoll.model.metric import METRICS, Metric, loop_of
@@ -77,7 +77,11 @@ def preview(design: Design, store: BisectionStore, builds: Builds) -> Plan:
     """The plan of a sitting with a candidate, read from a draft. Raises UserError unless a single figure decides."""
     sitting = step(store.bisection, store.bisection.candidates[1])
     with TemporaryDirectory(prefix="vmtoll-bisect-") as folder:
-        draft = planned(design, sitting, builds, Path(folder) / "bisect.yml")
+        file = Path(folder) / "bisect.yml"
+        try:
+            draft = planned(design, sitting, builds, file)
+        except ExperimentError as error:  # no user wrote this file, and it is gone
+            raise ExperimentError(str(error).removeprefix(f"{file}: ")) from None
     scenarios = {trial.scenario for trial in draft.trials}
     if len(scenarios) != 1 or any(isinstance(w, SearchWorkload) for w in draft.resolved.workloads.values()):
         raise UserError(

@@ -17,12 +17,13 @@ from vmtoll.commands.pair import Pair, show
 from vmtoll.files import write_durably
 from vmtoll.model.errors import UserError
 from vmtoll.model.experiment import Change
-from vmtoll.model.metric import METRICS
+from vmtoll.model.metric import METRICS, loop_of
 from vmtoll.paths import RESULTS
 
 if TYPE_CHECKING:
     from vmtoll.analysis.run import Run
     from vmtoll.model.verdict import Comparison, RunAnalysis, Verdict
+    from vmtoll.runner.run import Plan
 
 
 class Exit(IntEnum):
@@ -112,12 +113,24 @@ def ab(
         baseline, other, server or ["nginx"], workload or ["site-steady"], blocks, duration_s, link,
         change=Change(apply=apply, revert=revert, on=on, boots=boots, limit_s=command_limit_s) if apply else None,
     )  # fmt: skip
+    if junit and not junit.parent.is_dir():
+        raise UserError(f"--junit {junit}: there is no folder {junit.parent}; make it, or name another file")
     planned = pair.plan(results, until, resume, inventory, limit, at_most_min)
+    _check_metrics(planned, metric or [])
     if dry_run:
         show(planned, resumed=resume is not None, as_json=as_json)
         return
     folder = pair.measure(planned, results, resume, inventory, limit)
     raise SystemExit(_answer(folder, metric or [], junit, as_json=as_json))
+
+
+def _check_metrics(planned: "Plan", metrics: Sequence[str]) -> None:
+    """Raise UserError for a metric that no load of the plan has: nothing would decide."""
+    loops = {loop_of(trial.scenario.load) for trial in planned.trials}
+    for name in metrics:
+        if loops.isdisjoint(METRICS[name].loops):
+            names = ", ".join(planned.resolved.workloads)
+            raise UserError(f"--metric {name}: {names} has no such figure; give another --metric, or a --workload")
 
 
 def _answer(folder: Path, metrics: Sequence[str], junit: Path | None, *, as_json: bool) -> Exit:

@@ -115,6 +115,8 @@ def bisect(
         raise UserError(f"--metric {metric}: unknown metric; allowed: {', '.join(METRICS)}")
     if (candidates is None) == (git is None):
         raise UserError("give either --candidates FILE or --git REPOSITORY")
+    if "{candidate}" not in apply and "{folder}" not in apply:
+        raise UserError("--apply: has neither {candidate} nor {folder}, so that all candidates are the same; add one")
     keys = {
         "servers": [server], "workloads": [workload], "blocks": blocks, "warmup_s": min(0.5, duration_s),
         "duration_s": duration_s, "link": link,
@@ -158,11 +160,11 @@ def _bisect(
             planned = on_machines(planned, inventory, limit)
         takes = _takes(kept, planned, until, one=judge is not None)
         _check_time(takes, at_most_min)
+        candidate = _judged(asked, judge) if judge else None
         if dry_run:
             print_json(takes | {"candidates": asked.candidates}) if as_json else print(_takes_text(takes))
             return
         _skip(kept, asked, skip)
-        candidate = _named(asked, judge) if judge else None
 
         def machines(of: Plan) -> Path:
             return inventory or lab_for(of, link)
@@ -186,6 +188,16 @@ def _named(asked: Asked, candidate: str) -> str:
     from vmtoll.bisect.candidates import commit_of  # noqa: PLC0415
 
     return commit_of(asked.repository, candidate) if asked.repository else candidate
+
+
+def _judged(asked: Asked, judge: str) -> str:
+    """The candidate to judge alone. A commit may be beside the first parents, as `git bisect` chooses them. Raises
+    UserError for one that no list or repository has.
+    """
+    candidate = _named(asked, judge)
+    if not asked.repository and candidate not in asked.candidates:
+        raise UserError(f"--judge {judge}: is no candidate of the list; correct it, or add it there")
+    return candidate
 
 
 def _skip(kept: "BisectionStore", asked: Asked, skipped: list[str]) -> None:

@@ -15,9 +15,9 @@ from vmtoll.commands.progress import Progress
 from vmtoll.commands.run import print_plan, schedule
 from vmtoll.files import write_durably
 from vmtoll.lab import embedded, topology
-from vmtoll.model.errors import UserError
+from vmtoll.model.errors import ExperimentError, UserError
 from vmtoll.model.experiment import Change
-from vmtoll.model.trial import CONTAINER, NO_GUESTS
+from vmtoll.model.trial import CONTAINER, CONTAINER_HOST_NETWORK, NO_GUESTS
 from vmtoll.model.until import Until
 from vmtoll.model.workload import ClosedWorkload
 from vmtoll.runner.plan import ASSUMED_RPS
@@ -73,7 +73,10 @@ class Pair:
         with TemporaryDirectory(prefix="vmtoll-ab-") as folder:
             draft = Path(folder) / self.file(results).name
             _write(draft, self.keys())
-            planned = plan(load(draft, Registry()), until=until, resume=resume)
+            try:
+                planned = plan(load(draft, Registry()), until=until, resume=resume)
+            except ExperimentError as error:  # no user wrote this file, and it is gone
+                raise ExperimentError(str(error).removeprefix(f"{draft}: ")) from None
         if inventory:
             planned = on_machines(planned, inventory, limit)
         _check_time(planned, at_most_min)
@@ -147,8 +150,12 @@ def cost_text(planned: Plan) -> str:
 
 def lab_for(planned: Plan, link: str) -> Path:
     """Bring up the embedded lab with the plan's environments, unless it has them; return its inventory."""
-    embedded.require_root()
     environments = planned.resolved.machines
+    if CONTAINER_HOST_NETWORK in environments:
+        raise UserError(
+            f"{CONTAINER_HOST_NETWORK}: the embedded lab has no such container; give an --inventory with one"
+        )
+    embedded.require_root()
     if not embedded.status()["up"] or not set(environments) <= environments_of(embedded.require()):
         guests = [name for name in environments if name not in NO_GUESTS]
         described = "containers" if CONTAINER in environments else "single"

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -11,14 +11,15 @@ import typer
 from vmtoll.commands import compare
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.conclude import conclude, judge
+from vmtoll.commands.consent import ask
 from vmtoll.commands.help import describe
-from vmtoll.commands.options import BundleArgument, InventoryOption, JsonOption, ResultsOption, ResumeOption
+from vmtoll.commands.options import BundleArgument, InventoryOption, JsonOption, ResultsOption, ResumeOption, YesOption
 from vmtoll.commands.progress import Progress
 from vmtoll.commands.run import print_plan, schedule
 from vmtoll.lab import embedded
 from vmtoll.model.errors import SiteError, UserError
 from vmtoll.model.event import Listener
-from vmtoll.model.experiment import SMALLEST_BLOCKS, Claim, NoiseFloor, TuningSteps
+from vmtoll.model.experiment import SMALLEST_BLOCKS, Claim, Experiment, NoiseFloor, TuningSteps
 from vmtoll.model.run import Manifest
 from vmtoll.model.site import Site
 from vmtoll.model.workload import ClosedWorkload, Workload, listed
@@ -45,6 +46,7 @@ def replay(
     results: ResultsOption = RESULTS,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the schedule and the time it will take.")] = False,
     between_runs_pct: compare.BetweenRunsOption = 0.0,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Re-run a published experiment here and report, per scenario, whether it was reproduced."""
@@ -58,6 +60,8 @@ def replay(
         else:
             print_plan(planned, resumed=resume is not None)
         return
+    if orders := list(orders_of(published.manifest.experiment)):
+        ask(f"the bundle's experiment has others' orders for your machines: {'; '.join(orders)}", yes=yes)
     machines = inventory or embedded.require()
     if not inventory:
         embedded.equip(published.manifest.workloads.values(), say)
@@ -65,6 +69,16 @@ def replay(
         new_run = measure_again(published.manifest, machines, results, blocks=blocks, resume=resume, listener=progress)
     conclude(new_run).show(file=sys.stderr)
     raise SystemExit(compare.show(published, open_run(new_run), between_runs_pct, as_json=as_json))
+
+
+def orders_of(experiment: Experiment) -> Iterator[str]:
+    """What an experiment runs and sets on machines, beside its servers and loads: `changed: runs `make``."""
+    for name, change in experiment.changes.items():
+        yield from (f"{name}: runs `{command}`" for command in (change.apply, change.revert) if command)
+        yield from (f"{name}: sets {key} = {value}" for key, value in {**change.values, **change.sysctls}.items())
+    for name, operation in experiment.during.items():
+        yield f"{name}: {operation.do}"
+        yield from (f"{name}: runs `{command}`" for command in (operation.command, operation.revert) if command)
 
 
 def measure_again(
@@ -108,7 +122,7 @@ def _resolved_here(published: Manifest, registry: Registry, environments: set[st
         )
     available = _available_part(published, registry, environments)
     experiment = available.experiment
-    for name in (experiment.name, site.name, *available.workloads):
+    for name in (experiment.name, site.name, *available.workloads, *experiment.environments):
         _check_name(name)
     if blocks is not None:
         purpose = "smoke" if blocks < SMALLEST_BLOCKS else experiment.purpose
@@ -204,4 +218,6 @@ def _check_site(site: Site, registry: Registry) -> None:
 def _check_name(name: str) -> None:
     """Raise UserError unless this is a plain name: names from a bundle become names of folders and files."""
     if not _NAME.fullmatch(name):
-        raise UserError(f"run.json of the bundle: {name!r} is not a name of an experiment, a workload or a site")
+        raise UserError(
+            f"run.json of the bundle: {name!r} is not a name of an experiment, a workload, a site or an environment"
+        )

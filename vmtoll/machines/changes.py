@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from vmtoll.machines.boots import boot_machine
 from vmtoll.machines.connection import AgentLine
+from vmtoll.machines.idle_guests import same_machine
 from vmtoll.machines.recovery import reopen
 from vmtoll.machines.session import Session
 from vmtoll.model.errors import AgentError, HostLostError, VmtollError
@@ -19,9 +20,9 @@ REVERT_S = 1200.0
 
 @dataclass(frozen=True)
 class Place:
-    """Where a change of a machine under test is made: there, or on its KVM host, as the change of the guest.
+    """Where a change of a machine under test is made: there, or on its host, as the change of the guest.
 
-    `has_host`: the inventory names a KVM host of the machine.
+    `has_host`: the inventory names the KVM host of the guest, or the machine whose kernel the container shares.
     """
 
     line: AgentLine
@@ -56,7 +57,7 @@ class Place:
 
 def alter(session: Session, environment: str, tell: Listener) -> None:
     """Put the change of an environment in place, or revert the one that is there, or what an operation has left; boot
-    the machine if the change needs it. What the change of another guest did to its KVM host, which both may share, is
+    the machine if the change needs it. What the change of another machine did to a host that both may share is
     reverted. Does nothing in an experiment without changes and operations.
 
     Raises AgentError when a command fails, HostLostError, VmtollError when the machine does not come back.
@@ -76,26 +77,29 @@ def alter(session: Session, environment: str, tell: Listener) -> None:
 
 
 def _revert_on_hosts(session: Session, environment: str) -> None:
-    """Revert the changes that KVM hosts have in place for guests of other environments, without those that a guest has
-    booted with: they are its own. A host that is lost is left alone. Raises AgentError.
+    """Revert the changes that hosts have in place for machines of other environments, those of metal on the same
+    physical machine included, without those that a machine has booted with: they are its own. A host that is lost is
+    left alone. Raises AgentError.
     """
     measured = session.inventory.machines.get(environment, ())
+    physical = [session.inventory.host(sut) or sut for sut in measured]
     for sut in session.inventory.under_test:
         if sut not in measured:
             for place in _places(session, sut):
-                if place.guest and not place.line.lost_because:
-                    with contextlib.suppress(HostLostError):  # who measures that guest is told
+                is_shared = place.guest or (not place.has_host and any(same_machine(sut, host) for host in physical))
+                if is_shared and not place.line.lost_because:
+                    with contextlib.suppress(HostLostError):  # who measures that machine is told
                         place.revert(boots=False)
 
 
 def _places(session: Session, sut: Host) -> list[Place]:
-    """Where a change of this machine may be made. A guest that is paused does not answer, and is brought into the state
-    of its arm before it is measured again.
+    """Where a change of this machine may be made: a container has its kernel's settings from its host. A guest that is
+    paused does not answer, and is brought into the state of its arm before it is measured again.
     """
-    kvm_host = session.inventory.kvm_host(sut)
-    if kvm_host is None:
+    host = session.inventory.host(sut)
+    if host is None:
         return [Place(session.line(sut))]
-    on_host = Place(session.line(kvm_host), sut.name, has_host=True)
+    on_host = Place(session.line(host), sut.name, has_host=True)
     return [on_host] if sut.name in session.paused else [Place(session.line(sut), has_host=True), on_host]
 
 

@@ -13,7 +13,7 @@ from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.session import Session
 from vmtoll.model.disclosure import OPERATOR, DisclosedText, Disclosure, disclosed_texts
 from vmtoll.model.errors import AgentError, HostLostError, InventoryError
-from vmtoll.model.facts import COMPARED, Facts, HostFacts, agree
+from vmtoll.model.facts import COMPARED, Facts, HostFacts, agree, covers, entries_of, is_explained_absence
 from vmtoll.model.hardware import Hardware, hardware_of
 from vmtoll.model.inventory import Host, Inventory
 from vmtoll.model.run import Differences, MachineDifference
@@ -349,11 +349,31 @@ def _compare(fact: str, values: dict[str, Any]) -> list[MachineDifference]:
     return [] if agree(fact, values.values()) else [MachineDifference(fact=fact, values=values)]
 
 
+def _undeclared(
+    difference: MachineDifference, entries: Sequence[str]
+) -> tuple[MachineDifference | None, Sequence[str]]:
+    """What is left of a difference without the declared ones among its `entries`, and those that were."""
+    name, values = difference.fact, difference.values
+    if whole := [item for item in entries if covers(item, name)]:
+        return None, whole
+    if None in values.values():
+        return (None, entries) if is_explained_absence(entries, name) else (difference, [])
+    if not all(isinstance(value, dict) for value in values.values()):
+        return difference, []
+    differing = {
+        key for value in values.values() for key in value if not agree(key, [v.get(key) for v in values.values()])
+    }
+    declared = {key: [item for item in entries if covers(item, f"{name}: {key}")] for key in differing}
+    left = {e: {key: v for key, v in value.items() if not declared.get(key)} for e, value in values.items()}
+    return next(iter(_compare(name, left)), None), [item for items in declared.values() for item in items]
+
+
 def differences(suts: Mapping[str, Mapping[str, Any]], declared: Sequence[str]) -> Differences:
     """Differences between the facts of the environments' machines.
 
     `declared` facts that differ are listed by name, all other differences with their values. A fact that is a mapping
-    is compared entry by entry, under names such as `packages: nginx-light`.
+    is compared entry by entry, under names such as `packages: nginx-light`; `declared` may name parts of an entry, as
+    `servers: *: version`.
     """
     undeclared: list[MachineDifference] = []
     passed: list[str] = []
@@ -367,10 +387,13 @@ def differences(suts: Mapping[str, Mapping[str, Any]], declared: Sequence[str]) 
             ]
         else:
             fact_differences = _compare(fact, values)
-        if fact_differences and fact in declared:
-            passed.append(fact)
-        else:
-            undeclared += fact_differences
+        if fact in declared:
+            passed += [fact] if fact_differences else []
+            continue
+        entries = entries_of(declared, fact)
+        rest = [_undeclared(difference, entries) for difference in fact_differences]
+        undeclared += [difference for difference, _ in rest if difference]
+        passed += [item for item in entries if any(item in items for _, items in rest)]
     return Differences(declared=passed, undeclared=undeclared)
 
 

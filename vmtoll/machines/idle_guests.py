@@ -78,12 +78,13 @@ def _beside(session: Session, busy: Collection[str], measured: Host) -> list[Hos
     guests = []
     for guest in session.inventory.under_test:
         host = session.inventory.kvm_host(guest)
-        if host and guest.guest_name and guest.name not in busy and _same_machine(host, measured):
+        if host and guest.guest_name and guest.name not in busy and same_machine(host, measured):
             guests.append(guest)
     return guests
 
 
-def _same_machine(first: Host, second: Host) -> bool:
+def same_machine(first: Host, second: Host) -> bool:
+    """Return whether two names of the inventory are one physical machine."""
     if first.name == second.name:
         return True
     return first.is_local == second.is_local and (first.is_local or first.ssh_host == second.ssh_host)

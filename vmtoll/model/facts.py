@@ -133,6 +133,26 @@ COMPARED = [fact.name for fact in FACTS if fact.compared]
 ALWAYS_DIFFER = [fact.name for fact in FACTS if fact.boot]
 
 
+def covers(item: str, name: str) -> bool:
+    """Return whether a declared difference is about a fact: `nic` covers `nic: driver` too, `servers: *: version` the
+    version of each server.
+    """
+    wanted, parts = item.split(": "), name.split(": ")
+    return len(wanted) <= len(parts) and all(want in ("*", part) for want, part in zip(wanted, parts, strict=False))
+
+
+def entries_of(declared: Iterable[str], fact: str) -> list[str]:
+    """The declared differences that are about entries of a fact, such as `servers: *: version`."""
+    return [item for item in declared if item.startswith(f"{fact}: ")]
+
+
+def is_explained_absence(entries: Iterable[str], name: str) -> bool:
+    """Return whether a declared difference about parts of an entry, as `servers: *: version` of `servers: nginx`, lets
+    a machine lack that entry.
+    """
+    return any(covers(item.rpartition(": ")[0], name) for item in entries if item.count(": ") > name.count(": "))
+
+
 def agree(name: str, values: Iterable[Any]) -> bool:
     """Return whether machines agree in a fact. `values`: that of each, None where it is not known."""
     known = list(values)

@@ -203,7 +203,8 @@ def _need(result: CapacityResult, plan: FleetPlan) -> str:
     at_most = "at most " if result.at_least else ""
     size = f"of {plural(result.size.cpus, 'CPU')}" if result.size.cpus else "of unknown size"
     if result.kind is MachineKind.METAL:
-        return f"{at_most}{plural(plan.units, 'metal host')} {size}"
+        name = "" if result.environment == METAL else f" ({result.environment})"
+        return f"{at_most}{plural(plan.units, 'metal host')}{name} {size}"
     hosts = f"{plural(plan.hosts, 'host')}{_host_size_text(result)}"
     return f"{at_most}{plural(plan.units, _unit(result.kind))} ({result.environment}) {size} on {hosts}"
 

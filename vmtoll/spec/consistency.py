@@ -1,11 +1,13 @@
 """Whether what an experiment names fits together: claims and scenarios, servers and workloads, operations and loads."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from vmtoll.model import columns
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.experiment import Claim, Experiment
+from vmtoll.model.facts import COMPARED
 from vmtoll.model.run import Skipped
 from vmtoll.model.workload import (
     ClosedWorkload,
@@ -57,8 +59,17 @@ def check_users(path: Path, key: str, users: int | list[int], workloads: Sequenc
                 raise ExperimentError(f"{path}: {key}: {count}: the workload {workload.name} {users_text}")
 
 
+# Files are named after environments, and `metal#2` is the A/A control of metal.
+_NAME = re.compile(r"[^/#\s\x00-\x1f]([^/#\x00-\x1f]*[^/#\s\x00-\x1f])?")
+
+
 def check_environments(path: Path, experiment: Experiment, machines: list[str]) -> None:
     """Raise ExperimentError unless each environment is one of `machines`, or made out of one of them."""
+    for i, name in enumerate(experiment.environments):
+        if not _NAME.fullmatch(name):
+            raise ExperimentError(
+                f"{path}: environments[{i}]: {name!r}: a name is not empty, and has no / and no #; give it another one"
+            )
     for name, variant in experiment.variants.items():
         key, kind = (f"changes.{name}", "change") if name in experiment.changes else (f"during.{name}", "operation")
         if name in machines:
@@ -67,6 +78,14 @@ def check_environments(path: Path, experiment: Experiment, machines: list[str]) 
     check_names(
         path, "environments[]", "environment", experiment.environments, [*machines, *experiment.variants]
     )  # fmt: skip
+
+
+def check_declared(path: Path, declared: Sequence[str]) -> None:
+    """Raise ExperimentError unless each declared difference is a fact, or a part of one, as `servers: *: version`."""
+    whole = [item for item in declared if ": " not in item]
+    of_parts = list(dict.fromkeys(item.partition(": ")[0] for item in declared if item not in whole))
+    for names in (whole, of_parts):
+        check_names(path, "declared_differences[]", "fact", names, COMPARED)
 
 
 def check_operations(path: Path, experiment: Experiment, workloads: Mapping[str, Workload]) -> None:

@@ -7,7 +7,6 @@ from typing import get_args
 
 from pydantic import ValidationError
 
-from vmtoll.model import facts
 from vmtoll.model.density import Density
 from vmtoll.model.errors import ExperimentError, SiteError
 from vmtoll.model.experiment import Experiment, NoiseFloor, Scale
@@ -25,6 +24,7 @@ from vmtoll.spec import service as services
 from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.consistency import (
     check_claims,
+    check_declared,
     check_environments,
     check_explained,
     check_kinds,
@@ -162,7 +162,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         check_names(path, "baseline", "environment of this experiment", [experiment.baseline], experiment.environments)
     servers = experiment.servers if experiment.service else registry.servers()
     check_names(path, "servers[]", "server", experiment.servers, servers)
-    check_names(path, "declared_differences[]", "fact", experiment.declared_differences, facts.COMPARED)
+    check_declared(path, experiment.declared_differences)
     if experiment.noise_floor:
         floor = experiment.noise_floor
         check_names(path, "noise_floor.environment", "environment", [floor.environment], experiment.environments)

@@ -16,6 +16,7 @@ from vmtoll.search_path import SearchPath
 from vmtoll.spec import vary
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.documents import Keys, check_names, read
+from vmtoll.spec.server import read_servers, template_file
 
 
 def environment_names(registry: Registry | None = None) -> list[str]:
@@ -112,6 +113,8 @@ def with_factors(experiment: Experiment, registry: Registry) -> Experiment:
     declared = declared_differences(profiles, machines)
     if declared is None or "declared_differences" in experiment.model_fields_set:
         return experiment.model_copy(update={"profiles": profiles})
+    if "release" in declared:
+        declared += _configs_of_a_release(registry)
     return experiment.model_copy(update={"profiles": profiles, "declared_differences": declared})
 
 
@@ -142,7 +145,15 @@ def _of_file(file: Path) -> ProfileVariant | None:
 
 # Key of a guest profile → the facts that it explains: in which two guests may differ that differ in this key.
 EXPLAINED: Mapping[str, tuple[str, ...]] = {
-    "release": ("release", "kernel", "mitigations", "memory_kib", "packages", "servers"),
+    "release": (
+        "release",
+        "kernel",
+        "mitigations",
+        "memory_kib",
+        "packages",
+        "servers: *: version",
+        "servers: *: binary_sha256",
+    ),
     "kernel": ("kernel", "mitigations", "memory_kib"),
     "initrd": (),
     "cmdline": ("mitigations", "clock_source", "memory_kib", "cpus_allowed", "smt"),
@@ -150,7 +161,12 @@ EXPLAINED: Mapping[str, tuple[str, ...]] = {
     "memory_mib": ("memory_kib",),
     "machine": ("clock_source", "nic"),
     "emulator": ("cpu_model",),
+    **dict.fromkeys(("memory_backing", "cputune", "disk_bus", "disk_target", "controllers"), ()),
+    **dict.fromkeys(("nic_backend", "nic_queues"), ()),
+    **dict.fromkeys(("nic_type", "nic_extra", "nic_source", "nic_model", "nic_driver", "interface"), ("nic",)),
 }
+# In a template of a server's configuration: the release that it is for.
+_OF_A_RELEASE = "server_suite"
 # A guest's name and address, and what the other keys say, are in its kernel command line.
 _OF_EVERY_GUEST = ("cmdline",)
 
@@ -168,6 +184,18 @@ def declared_differences(profiles: Mapping[str, ProfileVariant], machines: Colle
     return list(
         dict.fromkeys([*_OF_EVERY_GUEST, *(fact for key in EXPLAINED if key in keys for fact in EXPLAINED[key])])
     )
+
+
+def _configs_of_a_release(registry: Registry) -> list[str]:
+    """The configurations that say another thing in another release: `servers: lighttpd: config_sha256`."""
+    folder = registry.servers_folder()
+    return [
+        f"servers: {server.name}: config_sha256"
+        for server in read_servers(folder)
+        if any(
+            _OF_A_RELEASE in template_file(server.name, each, folder).read_text("utf-8") for each in server.templates
+        )
+    ]
 
 
 def document_of(name: str, files: SearchPath, experiments: SearchPath) -> tuple[Path, Keys]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from vmtoll.agent.protocol import BodyCheck, File, Handshake, KernelTls, StartedServer
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.errors import AgentError
-from vmtoll.model.facts import HostFacts
+from vmtoll.model.facts import HostFacts, covers
 from vmtoll.model.finding import Finding
 from vmtoll.model.transport import Transport
 from vmtoll.model.workload import MailWorkload
@@ -58,13 +58,17 @@ class TrialServer:
         if change and not change.is_declared:
             return of_content  # the server, or the kernel's parameters, may be what the change is about
         expected = dict(session.reference.sysctls)
-        # Servers that differ by design are compared with what they were at the beginning.
-        reference = session.facts[machine] if "servers" in declared else session.reference
+        # What differs by design is compared with what it was at the beginning.
+        own = session.facts[machine].server(server).model_dump()
+        by_design = {
+            key: own[key] for key in own if any(covers(item, f"servers: {server}: {key}") for item in declared)
+        }
+        reference = session.reference.server(server).model_dump() | by_design
         for name, value in change.sysctls.items() if change else ():
             if name in expected:
                 expected[name] = " ".join(value.split())
         return [
-            *gates.fingerprint(reference.server(server).model_dump(), started, server, machine),
+            *gates.fingerprint(reference, started, server, machine),
             *gates.sysctls(expected, started["sysctls"], machine, declared),
             *of_content,
         ]

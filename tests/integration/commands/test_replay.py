@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,10 +10,10 @@ import yaml
 
 from tests.support.measured import run
 from vmtoll.analysis.run import load_run
-from vmtoll.commands.replay import _available_part, measure_again
+from vmtoll.commands.replay import _available_part, measure_again, orders_of, replay
 from vmtoll.model.agreement import AgreementReason, Status
 from vmtoll.model.errors import UserError
-from vmtoll.model.experiment import Claim
+from vmtoll.model.experiment import Change, Claim
 from vmtoll.model.run import Differences, Manifest
 from vmtoll.model.trial import Arm
 from vmtoll.publish.bundle import open_bundle, publish
@@ -92,6 +93,22 @@ def test_a_claim_about_what_is_not_here_is_left_out(published: Manifest, project
     assert left.experiment.claims == [here]
 
 
+def test_a_bundles_commands_are_not_run_unasked(
+    published: Manifest, project: Registry, inventory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would run as root, and somebody else wrote them."""
+    marker = tmp_path / "ran"
+    change = Change(of="metal", apply=f"touch {marker}", sysctls={"kernel.core_pattern": "|/x"})
+    more = changed(published, environments=["metal", "changed"], changes={"changed": change}, noise_floor=None)
+    monkeypatch.setattr("vmtoll.publish.bundle.open_bundle", lambda _: SimpleNamespace(manifest=more))
+    with pytest.raises(UserError) as refused:
+        replay(tmp_path, inventory=inventory, results=tmp_path / "again")
+    assert f"changed: runs `touch {marker}`; changed: sets kernel.core_pattern = |/x" in str(refused.value)
+    assert "agree with --yes" in str(refused.value)
+    assert not marker.exists() and not (tmp_path / "again").exists()
+    assert list(orders_of(published.experiment)) == []
+
+
 def test_what_cannot_be_run_is_one_sentence(
     published: Manifest, project: Registry, inventory: Path, tmp_path: Path
 ) -> None:
@@ -99,6 +116,10 @@ def test_what_cannot_be_run_is_one_sentence(
         measure_again(changed(published, servers=["thttpd"]), inventory, tmp_path / "again", registry=project)
     with pytest.raises(UserError, match="not a name of"):
         measure_again(changed(published, name="../../etc/passwd"), inventory, tmp_path / "again", registry=project)
+    change = {"../../x": Change(of="metal", apply="true")}
+    elsewhere = changed(published, environments=["metal", "../../x"], changes=change, noise_floor=None)
+    with pytest.raises(UserError, match=r"'\.\./\.\./x' is not a name of"):
+        measure_again(elsewhere, inventory, tmp_path / "again", registry=project)
     site = yaml.safe_load(project.site_file("tiny").read_text())
     project.site_file("tiny").write_text(yaml.safe_dump(site | {"seed": 2}))
     with pytest.raises(UserError, match=r"tiny\.yml differs .*published site"):

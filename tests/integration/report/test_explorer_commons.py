@@ -86,7 +86,7 @@ def test_the_page_opens_with_what_virtualization_cost_by_machine_and_server(
     assert float(of_epyc[0]) == pytest.approx(0.7, rel=0.02), "the newest run has the dot"
     assert len(browser.find_elements(By.CSS_SELECTOR, ".picture .earlier")) == 1
     assert browser.execute_script("return document.getElementById('choose').open") is False
-    browser.find_element(By.LINK_TEXT, "CPU per request, host of the guest ÷ metal").click()
+    browser.find_element(By.LINK_TEXT, "Host CPU per request ÷ metal's").click()
     until(browser, lambda b: b.find_element(By.CSS_SELECTOR, ".picture").get_attribute("data-metric") == "host_cpu")
 
 
@@ -115,6 +115,25 @@ def test_a_history_marks_the_new_kernel_and_the_ratio_that_left_its_interval(
     assert "→" not in rows[0]
     assert len(browser.find_elements(By.CSS_SELECTOR, ".history .change")) == 1
     assert len(browser.find_elements(By.CSS_SELECTOR, ".history .bar")) == 2
+
+
+def test_a_history_names_the_arm_that_its_ratios_are_against(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    """Of one guest against another, and then against metal: two ratios that are not one history."""
+    guests = ("kvm-2009", "kvm-default")
+    first = add_run(tmp_path / "results", Truth({"nginx": 0.9}, guests=guests, metal=False), "web", "a")
+    on(first, "2026-01-01T00:00:00Z")
+    identifier = collect(tmp_path / "results")[0]["rows"][-1]["id"]
+    heading = "return document.querySelector('thead th:nth-child(2)').textContent"
+    visit(browser, f"{write_site(first.parents[1], tmp_path / 'one').as_uri()}#view=history&id={identifier}")
+    until(browser, lambda b: b.find_elements(By.CSS_SELECTOR, ".history"))
+    assert browser.execute_script(heading) == "kvm-default ÷ kvm-2009"
+    on(add_run(tmp_path / "results", Truth({"nginx": 0.4}, guests=guests), "web", "b"), "2026-01-02T00:00:00Z")
+    visit(browser, f"{write_site(first.parents[1], tmp_path / 'two').as_uri()}#view=history&id={identifier}")
+    until(browser, lambda b: b.find_elements(By.CSS_SELECTOR, ".history"))
+    assert browser.execute_script(heading) == "kvm-default ÷ baseline"
+    _, last = [row.text for row in browser.find_elements(By.CSS_SELECTOR, "tbody tr")]
+    assert "against: kvm-2009 → metal" in last
+    assert "ratio changed" not in last
 
 
 def test_two_environments_are_compared_fact_by_fact(browser: webdriver.Chrome, index: str) -> None:

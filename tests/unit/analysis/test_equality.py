@@ -53,6 +53,20 @@ def test_a_declared_difference_may_be_one_sided(tmp_path: Path) -> None:
     assert [fact.status for fact in facts if fact.name == NAME] == [FactStatus.DECLARED]
 
 
+def test_what_a_declared_part_does_not_explain_is_undeclared(tmp_path: Path) -> None:
+    """Two releases: the binary and a missing server are explained, another configuration is not."""
+    folder = run_of(tmp_path, None, None, ["servers: *: binary_sha256"])
+    hosts = json.loads((folder / "hosts.json").read_text())
+    hosts["metal"]["servers"]["h2o"] = {"binary_sha256": "b", "config_sha256": "c", "workers": 1}
+    for key in ("binary_sha256", "config_sha256"):
+        hosts["kvm-default"]["servers"]["nginx"][key] = "another"
+    (folder / "hosts.json").write_text(json.dumps(hosts))
+    status = {fact.name: fact.status for fact in equality(load_run(folder)) if fact.name.startswith("servers: ")}
+    assert status["servers: nginx: binary_sha256"] is FactStatus.DECLARED
+    assert status["servers: nginx: config_sha256"] is FactStatus.UNDECLARED
+    assert {s for name, s in status.items() if "h2o" in name} == {FactStatus.DECLARED}
+
+
 def test_the_report_shows_what_one_side_lacks(tmp_path: Path) -> None:
     run = load_run(run_of(tmp_path, AES, None))
     assert analyse(run).undeclared_differences == 1

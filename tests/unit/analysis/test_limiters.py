@@ -13,7 +13,7 @@ from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.load import Load
-from vmtoll.model.trial import Accelerator, Arm, TrialRecord
+from vmtoll.model.trial import Accelerator, Arm, MachineKind, TrialRecord, kind_of
 from vmtoll.report import words
 
 GUEST = Arm("kvm-default")
@@ -22,7 +22,7 @@ GUEST = Arm("kvm-default")
 def record(load: Load, arm: Arm = GUEST, /, *findings: Finding, **figures: float) -> TrialRecord:
     """A trial of 10 s that answered 4,000 requests of 4,000 planned, if not said otherwise."""
     row: Row = {
-        "run_id": "r", "block": 1, "order": 1, "attempt": 1, "arm": arm, "accelerator": Accelerator.KVM,
+        "run_id": "r", "block": 1, "order": 1, "attempt": 1, "arm": arm, "accelerator": Accelerator.KVM if kind_of(arm.environment) is MachineKind.GUEST else Accelerator.NONE,
         "hardware": Hardware.NATIVE, "server": "nginx", "workload": "w", "load": load,
         "started_at": "2026-01-01T00:00:00Z", "tool": "x",
         "requests": 4000, "transactions": 4000, "duration_s": 10.0, "throughput_rps": 400.0, "findings": findings,
@@ -54,7 +54,6 @@ def server(*, ran_us: float, waited_us: float) -> dict[str, float]:
         (record(closed_load(), GUEST, Finding(Code.LINK_BOUND), **BUSY), Limiter.LINK),
         (record(closed_load(), **BUSY, host_cpu_s=11.0), Limiter.SERVER_CPU),
         (record(closed_load(), **IDLE, host_cpu_s=9.0), Limiter.HOST_CPU),
-        (record(closed_load(), Arm("metal"), **IDLE, host_cpu_s=9.0), Limiter.CONNECTIONS),
         (record(closed_load(), Arm("container"), **IDLE, host_cpu_s=9.0), Limiter.SERVER_CPU),
         (record(closed_load(), **IDLE, **vcpus(ran_us=1000, waited_us=1200)), Limiter.HOST_WAIT),
         (record(closed_load(), **IDLE, **vcpus(ran_us=1000, waited_us=1100)), Limiter.CONNECTIONS),
@@ -73,6 +72,13 @@ def server(*, ran_us: float, waited_us: float) -> dict[str, float]:
 )  # fmt: skip
 def test_the_first_that_applies(trial: TrialRecord, limiter: Limiter | None) -> None:
     assert limiter_of(trial) is limiter
+
+
+def test_a_change_of_a_container_is_judged_as_one() -> None:
+    """What ran its code tells a container, of whatever name, from a guest."""
+    trial = record(closed_load(), Arm("tuned"), **IDLE, host_cpu_s=9.0)
+    assert limiter_of(replace(trial, accelerator=Accelerator.NONE)) is Limiter.SERVER_CPU
+    assert limiter_of(replace(trial, accelerator=Accelerator.KVM)) is Limiter.HOST_CPU
 
 
 def test_a_server_fills_no_more_cores_than_it_has_workers() -> None:

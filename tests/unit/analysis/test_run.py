@@ -42,6 +42,29 @@ def test_reads_every_attempt_and_counts_the_last(tmp_path: Path) -> None:
     assert run.records[0].codes == {Code.HOST_LOST}
 
 
+def _changed(run_dir: Path, of: str, changed: str) -> Path:
+    """The run, one of whose environments is a change of another."""
+    manifest = json.loads((run_dir / "run.json").read_text())
+    manifest["experiment"]["changes"] = {changed: {"of": of, "apply": "true"}}
+    (run_dir / "run.json").write_text(json.dumps(manifest | {"lab": ""}))
+    return run_dir
+
+
+def test_a_change_of_metal_is_no_guest(tmp_path: Path) -> None:
+    truth = Truth(blocks=2, guests=("kvm-default", "fast"))
+    assert load_run(_changed(make_run(tmp_path, truth), "metal", "fast")).guests == [Arm("kvm-default")]
+
+
+def test_the_host_of_one_guest_and_its_change_carries_one_guest(tmp_path: Path) -> None:
+    """A finding on that host is of this guest's arm, as without the change."""
+    run = load_run(
+        _changed(make_run(tmp_path, Truth(blocks=2, guests=("kvm-default", "quiet"))), "kvm-default", "quiet")
+    )
+    (host,) = [name for name, facts in run.hosts.items() if facts.is_kvm_host]
+    assert not run.is_foreign(host, Arm("quiet"))
+    assert run.is_foreign(host, Arm("metal"))
+
+
 def test_the_table_has_the_columns_of_the_export_and_numbers_in_them(run_dir: Path) -> None:
     frame = load_run(run_dir).frame
     assert list(frame.columns) == [*COLUMNS, "arm", "scenario", "record"]

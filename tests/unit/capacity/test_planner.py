@@ -5,6 +5,7 @@ The synthetic p99 is 0.25 ms · e^(0.55 · 2.326) / (1 − rate/capacity): of me
 """
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,16 @@ def test_the_document_holds_codes_and_numbers(tmp_path: Path) -> None:
     assert metal["p99_ms"]["high"] is None, "one block: nothing is sure"
     assert metal["binds"] == {"kind": "too-few-blocks", "missed": "availability", "codes": []}
     assert [note["code"] for note in metal["notes"]] == ["few-blocks", "none-shown"]
+
+
+def test_a_change_of_metal_is_planned_as_hosts(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, truth(guests=("fast",), accelerator=Accelerator.NONE))
+    manifest = json.loads((folder / "run.json").read_text())
+    manifest["experiment"]["changes"] = {"fast": {"of": "metal", "apply": "true"}}
+    (folder / "run.json").write_text(json.dumps(manifest))
+    said = " ".join(sentences(assess_capacity(load_run(folder), SLO, Demand(rate_rps=8000))))
+    assert re.search(r"\d metal hosts \(fast\) of 1 CPU", said), said
+    assert "guest" not in said
 
 
 def test_load_after_a_failure_and_cost(tmp_path: Path) -> None:

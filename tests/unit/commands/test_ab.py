@@ -70,6 +70,12 @@ def exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str) -> o
         (["metal", "metal"], "metal is both sides"),
         (["metal", "kvm-defualt"], "unknown environment 'kvm-defualt'"),
         (["metal", "kvm-default", "--metric", "speed"], "--metric speed: unknown metric"),
+        (
+            ["metal", "kvm-default", "--workload", "site-siege", "--metric", "tail", "--dry-run"],
+            "--metric tail: site-siege has no such figure; give another --metric",
+        ),
+        (["metal", "kvm-default", "--junit", "/no/such/ab.xml", "--dry-run"], "--junit /no/such/ab.xml: there is no"),
+        (["metal", "kvm-defualt", "--dry-run"], "vmtoll: environments[1]: unknown environment"),
         (["metal", "kvm-default", "--at-most-min", "0.1"], "--at-most-min is 0.1"),
         (["metal", "kvm-default", "--blocks", "3"], "--blocks"),
         (["metal", "changed", "--apply", "true"], "--apply and --revert go together"),
@@ -84,6 +90,17 @@ def test_an_error_is_no_verdict(
     assert exit_code(monkeypatch, tmp_path, "ab", *words) == 128
     assert said in capsys.readouterr().err
     assert list(tmp_path.rglob("*.yml")) == []
+
+
+def test_what_the_lab_lacks_is_named_before_it_comes_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def up(*_: object) -> None:
+        raise AssertionError("the lab came up")
+
+    monkeypatch.setattr("vmtoll.lab.embedded.up", up)
+    assert exit_code(monkeypatch, tmp_path, "ab", "metal", "container-host-network") == 128
+    assert "vmtoll: container-host-network: the embedded lab has no such container" in capsys.readouterr().err
 
 
 def test_a_defect_is_no_verdict(

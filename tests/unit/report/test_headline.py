@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -200,3 +201,40 @@ def test_a_difference_of_one_arm_alone_names_it_beside_others(tmp_path: Path) ->
 
     text = headline(tmp_path, Truth({"nginx": 0.5}, noise=0.0005, guests=("container", "kvm-default"), change=failed))
     assert text.startswith("kvm-default serves 2.0× fewer requests per second than metal in 1 of 2 comparisons")
+
+
+def beside(container: float, **keys: Any) -> Truth:
+    """kvm-default at half of metal's rate, and a container at this share of it."""
+
+    def scaled(row: Row) -> list[Row]:
+        scale = container / 0.5 if row["arm"] == Arm("container") else 1.0
+        return [row | {"throughput_rps": scale * row["throughput_rps"]}]
+
+    given: dict[str, Any] = {"noise": 0.0005, "guests": ("container", "kvm-default"), "change": scaled}
+    return Truth({"nginx": 0.5}, **(given | keys))
+
+
+def test_a_count_of_verdicts_names_the_arm_of_each(tmp_path: Path) -> None:
+    first, *_ = answers(tmp_path, beside(2.0))
+    assert first.text == (
+        "In 2 comparisons of requests per second with metal: kvm-default is slower in 1 (2.0×), container is faster in "
+        "1 (2.0×)."
+    )
+
+
+def test_what_all_blocks_of_one_arm_show_names_it_beside_others(tmp_path: Path) -> None:
+    first, *_ = answers(tmp_path, beside(1.0, blocks=2, aa=False))
+    assert first.text == (
+        "Requests per second: slower on kvm-default in every block in 1 of 2 comparisons, not shown beyond chance."
+    )
+
+
+def test_the_lost_trials_of_a_baseline_count_once_beside_several_arms(tmp_path: Path) -> None:
+    def failed(row: Row) -> list[Row]:
+        is_lost = row["block"] == 1 and row["arm"] in (Arm("metal"), Arm("container"))
+        return [failed_trial(row, Code.SERVER_FAILED)] if is_lost else [row]
+
+    analysis = analyse(load_run(make_run(tmp_path, beside(0.5, change=failed, blocks=8, aa=False))))
+    assert [part for part in words.headline(analysis).basis if " lost " in part] == [
+        "metal lost 1 of 8 trials", "container lost 1 of 8 trials",
+    ]  # fmt: skip

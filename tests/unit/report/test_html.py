@@ -275,3 +275,10 @@ def test_a_server_that_was_skipped_keeps_its_row(tmp_path: Path) -> None:
     scenario = re.search(r'<tr><th scope="row">caddy, tls-resumed</th>.*?</tr>', text)
     assert scenario and "not resume TLS" in scenario[0]
     assert Page(text).wrong == []
+
+
+def test_banners_know_how_many_guests_there_are(tmp_path: Path) -> None:
+    for metal, said in ((True, "Software emulated the guest."), (False, "Software emulated the guests.")):
+        guests = ("kvm-default",) if metal else ("kvm-2009", "kvm-default")
+        truth = Truth({"nginx": 0.5}, blocks=2, guests=guests, metal=metal, accelerator=Accelerator.TCG)
+        assert said in report_of(make_run(tmp_path / str(metal), truth)).read_text()

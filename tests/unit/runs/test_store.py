@@ -271,6 +271,20 @@ def test_only_declared_differences_pass() -> None:
     assert differences({"metal": metal, "kvm-default": metal}, []) == Differences()
 
 
+def test_a_declared_part_of_an_entry_leaves_the_rest_open() -> None:
+    """A release explains the version of a server, or that there is none, and not what it was told."""
+    old = {"servers": {"nginx": {"version": "1", "workers": 1}, "caddy": {"version": "1", "workers": 1}, "h2o": {}}}
+    new = {"servers": {"nginx": {"version": "2", "workers": 1}, "caddy": {"version": "2", "workers": 4}}}
+    found = differences({"old": old, "new": new}, ["servers: *: version"])
+    assert found.declared == ["servers: *: version"]
+    assert found.undeclared == [
+        MachineDifference(fact="servers: caddy", values={"old": {"workers": 1}, "new": {"workers": 4}})
+    ]
+    assert [each.fact for each in differences({"old": old, "new": new}, []).undeclared] == [
+        "servers: caddy", "servers: h2o", "servers: nginx",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("role", "said", "xml", "expected"),
     [

@@ -73,15 +73,26 @@ def test_what_a_key_explains_is_declared_and_nothing_else(folder: Path) -> None:
     )
     assert given.declared_differences == ["nic"]
     with_other_key = experiment(folder, environments=["kvm-default"], vary={"nic_queues": [None, 2]})
-    assert with_other_key.declared_differences == ALWAYS_DIFFER, "its facts are not listed"
-    assert {fact for facts in EXPLAINED.values() for fact in facts} <= set(COMPARED)
-    assert set(EXPLAINED) <= set(profile_keys())
+    assert with_other_key.declared_differences == ["cmdline"], "another kernel is no matter of queues"
+    pair = experiment(folder, environments=["kvm-default", "kvm-multiqueue"])
+    assert pair.declared_differences == ["cmdline"]
+    card = experiment(folder, environments=["kvm-default", "kvm-macvtap"])
+    assert card.declared_differences == ["cmdline", "nic"]
+    assert {fact.partition(": ")[0] for facts in EXPLAINED.values() for fact in facts} <= set(COMPARED)
+    assert set(EXPLAINED) == set(profile_keys())
 
 
 def test_a_release_explains_its_packages_and_servers(folder: Path) -> None:
     made = load(Registry().experiment_file("releases")).experiment
-    assert {"release", "kernel", "packages", "servers"} <= set(made.declared_differences)
-    assert not {"sysctls", "cpu_model", "content_digest"} & set(made.declared_differences)
+    of_servers = {"servers: *: version", "servers: *: binary_sha256", "servers: lighttpd: config_sha256"}
+    assert {"release", "kernel", "packages", *of_servers} <= set(made.declared_differences)
+    unexplained = {"sysctls", "cpu_model", "content_digest", "servers", "servers: nginx: config_sha256"}
+    assert not unexplained & set(made.declared_differences)
+    stored = folder / "experiments/stored.yml"
+    stored.write_text(
+        yaml.safe_dump({k: v for k, v in made.model_dump(mode="json").items() if k not in ("name", "scale")})
+    )
+    assert load(stored).experiment.declared_differences == made.declared_differences
     for suite in ("trixie", "bookworm"):
         (folder / f"environments/{suite}.yml").write_text(f"of: [kvm-default]\nrelease: {suite}\n")
     siblings = experiment(folder, environments=["bookworm", "trixie"])

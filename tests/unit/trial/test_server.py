@@ -29,7 +29,7 @@ def test_the_first_machine_that_has_shown_one_is_the_reference(machines: list[Ho
     assert certificate_of("nginx", machines) == expected
 
 
-def unlike(declared: list[str], started_binary: str, sysctl: str = "1") -> set[Code]:
+def unlike(declared: list[str], started_binary: str, sysctl: str = "1", config: str = "c") -> set[Code]:
     """The findings on a machine with another binary than the reference from the beginning on."""
     own = HostFacts(
         servers={"nginx": ServerFacts(binary_sha256="own", config_sha256="c", workers=1)}, content_digest="d"
@@ -45,12 +45,15 @@ def unlike(declared: list[str], started_binary: str, sysctl: str = "1") -> set[C
         machines=machines, spec=SimpleNamespace(arm=Arm("kvm-default")),
     )  # fmt: skip
     line: Any = SimpleNamespace(host=SimpleNamespace(name="kvm"))
-    started: Any = {"binary_sha256": started_binary, "config_sha256": "c", "workers": 1, "sysctls": {"a": sysctl}}
+    started: Any = {"binary_sha256": started_binary, "config_sha256": config, "workers": 1, "sysctls": {"a": sysctl}}
     return {finding.code for finding in TrialServer(driver)._unlike_reference(line, started)}
 
 
 def test_a_server_that_a_release_explains_is_compared_with_itself() -> None:
     assert unlike([], "own") == {Code.FINGERPRINT}
     assert unlike(["servers"], "own") == set()
+    of_binary = ["servers: *: binary_sha256"]
+    assert unlike(of_binary, "own") == set()
+    assert unlike(of_binary, "own", config="other") == {Code.FINGERPRINT}, "nor is what the server is told"
     assert unlike(["servers"], "replaced") == {Code.FINGERPRINT}, "what changes in mid-run is not explained"
     assert unlike(["servers"], "own", sysctl="2") == {Code.SYSCTL}, "nor is a kernel parameter"

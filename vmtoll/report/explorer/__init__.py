@@ -87,7 +87,7 @@ def render(runs: list[Entry]) -> str:
         data=_script_json(texts | {"arms": arms} | with_shared_facts(runs)),
         program=Markup("\n".join((HERE / name).read_text(encoding="utf-8") for name in PROGRAM)),
         labels={
-            "accelerator": accelerators | {Accelerator.NONE.value: "none (metal)"},
+            "accelerator": accelerators | {Accelerator.NONE.value: "none (metal, container)"},
             "hardware": HARDWARE,
             "environment": arms,
         },

@@ -1,11 +1,11 @@
 "use strict";
 
-// The picture at the top: guest ÷ metal by machine and server; and the history of one scenario.
+// The picture at the top: guests and containers ÷ metal by machine and server; and the history of one scenario.
 
 const PICTURE = {
-  throughput: "Requests per second, guest ÷ metal",
-  tail: "p99 of an open loop, guest ÷ metal",
-  host_cpu: "CPU per request, host of the guest ÷ metal",
+  throughput: "Requests per second ÷ metal's",
+  tail: "p99 of an open loop ÷ metal's",
+  host_cpu: "Host CPU per request ÷ metal's",
 };
 const LINES = 40; // of the picture, before "show all"
 const DOTS = 30; // of one line: the newest run and those before it
@@ -87,7 +87,7 @@ function picture(s) {
     return [heading, pictureLine(line, points, at)];
   });
   return el("figure", { class: "picture", "data-metric": name },
-    el("figcaption", null, el("b", null, "What virtualization cost"), ` · ${PICTURE[name]}. Dot and bar: the newest run and the interval that decided; small dots: earlier runs. Left of 1: the guest has less.`),
+    el("figcaption", null, el("b", null, "What virtualization cost"), ` · ${PICTURE[name]}. Dot and bar: the newest run and the interval that decided; small dots: earlier runs. Left of 1: metal has more.`),
     el("p", { class: "links" }, links),
     el("div", { class: "line axis" }, el("span", null), axis(low, high, at), el("span", null, "ratio (interval)")),
     rows,
@@ -133,19 +133,21 @@ function historyOf(s) {
     .sort(([x], [y]) => (x.started_at < y.started_at ? -1 : x.started_at > y.started_at ? 1 : 0));
   const asRatio = points.some(([, row]) => row.verdicts[name]?.ratio);
   return [name, asRatio, points.map(([run, row], i) => {
-    const before = i ? points[i - 1][1] : null;
+    const before = i ? points[i - 1] : null;
     const value = asRatio ? row.verdicts[name]?.ratio ?? null : [row.figures[name].median, null, null];
-    return { run, row, value, changes: before ? changesBetween(before, row, name, asRatio) : [] };
+    return { run, row, value, changes: before ? changesBetween(before, [run, row], name, asRatio) : [] };
   })];
 }
 
-/** What differs from the run before: facts, and a ratio whose interval does not meet the earlier one. */
-function changesBetween(before, row, name, asRatio) {
+/** What differs from the run before: the arm that a ratio is against, facts, and a ratio whose interval does not meet
+    the earlier one. */
+function changesBetween([earlier, before], [run, row], name, asRatio) {
+  const against = asRatio && earlier.baseline !== run.baseline ? [`against: ${earlier.baseline} → ${run.baseline}`] : [];
   const facts = WATCHED.filter((fact) => before[fact] !== row[fact]).map((fact) => `${fact}: ${before[fact]} → ${row[fact]}`);
   const premises = differences(site.pool[before.premises], site.pool[row.premises]).filter((text) => !WATCHED.some((fact) => text.startsWith(`${fact} `)));
   const [x, y] = [before, row].map((r) => r.verdicts[name]?.ratio);
-  const apart = asRatio && x && y && [x[1], x[2], y[1], y[2]].every((end) => end !== null) && (x[2] < y[1] || y[2] < x[1]);
-  return [...facts, ...premises, ...(apart ? [`ratio changed: ${ratioText(x)} → ${ratioText(y)}`] : [])];
+  const apart = asRatio && !against.length && x && y && [x[1], x[2], y[1], y[2]].every((end) => end !== null) && (x[2] < y[1] || y[2] < x[1]);
+  return [...against, ...facts, ...premises, ...(apart ? [`ratio changed: ${ratioText(x)} → ${ratioText(y)}`] : [])];
 }
 
 function historyView(s) {
@@ -158,6 +160,8 @@ function historyView(s) {
   const title = "History of a scenario";
   if (!s.get("id")) return [title, plural(ids.length, "scenario"), [select], null];
   const [name, asRatio, points] = historyOf(s);
+  const baselines = [...new Set(points.map((point) => point.run.baseline))];
+  const sides = points.length ? `${site.arms[points[0].row.environment]} ÷ ${baselines.length === 1 ? baselines[0] : "baseline"}` : "";
   const { label, unit } = site.metrics[name];
   const metrics = Object.keys(site.metrics).map((key) => el("a", { href: address({ m: key }), "aria-current": String(key === name) }, site.metrics[key].label));
   const shown = points.filter((point) => point.value);
@@ -169,9 +173,9 @@ function historyView(s) {
     badges(point.run),
   ]);
   return [title, `${plural(points.length, "run")}, ${plural(marked.length, "marked change")}`, [select, el("p", { class: "links" }, metrics),
-    shown.length > 0 && historyChart(shown, asRatio, asRatio ? `${label}, guest ÷ metal` : label, unit),
+    shown.length > 0 && historyChart(shown, asRatio, asRatio ? `${label}, ${sides}` : label, unit),
     points.length > 0 && table("The oldest run first. A change is marked where a fact differs from the run before, or where the 95% intervals of the two ratios do not meet.",
-      ["Run", asRatio ? "guest ÷ metal" : label, "Changed since the run before", "Warnings"], [[null, rows.slice(-MOST)]])],
+      ["Run", asRatio ? sides : label, "Changed since the run before", "Warnings"], [[null, rows.slice(-MOST)]])],
     ["history", () => [["run", "started_at", "scenario", "metric", asRatio ? "ratio" : "median", "low", "high", "changes"],
       ...points.map((p) => [p.run.id, p.run.started_at, p.row.id, name, ...(p.value ?? [null, null, null]), p.changes.join("; ")])]]];
 }

@@ -7,8 +7,8 @@ from vmtoll.analysis.claims import count_outcomes
 from vmtoll.model.finding import Validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.metric import CPU, HOST_CPU, TAIL, THROUGHPUT, Metric
-from vmtoll.model.trial import METAL, Accelerator, Arm
-from vmtoll.model.verdict import DECIDED, DIFFERENT, Comparison, Kind, RunAnalysis, Verdict
+from vmtoll.model.trial import METAL, Accelerator, Arm, Scenario
+from vmtoll.model.verdict import DECIDED, DIFFERENT, Comparison, Kind, RunAnalysis, SideCounts, Verdict
 from vmtoll.report.words.claims import OUTCOMES
 from vmtoll.report.words.terms import METRIC_LABELS, labels_of, percent, plural
 from vmtoll.report.words.verdicts import (
@@ -208,14 +208,24 @@ def _basis(analysis: RunAnalysis) -> list[str]:
     ]
     if suspect := analysis.counts.get(Validity.SUSPECT, 0):
         parts.append(f"{suspect} of {sum(analysis.counts.values())} trials suspect")
-    common_sides = _common_sides(analysis.comparisons, sides_of(analysis.comparisons))
-    for name, side in ((common_sides.baseline, "baseline"), (common_sides.compared, "compared")):
-        counts = [getattr(v, side) for c in analysis.comparisons for v in c.verdicts.values() if v.metric.is_primary]
-        if lost := sum(count.lost for count in counts):
-            parts.append(f"{name} lost {lost} of {plural(sum(count.trials for count in counts), 'trial')}")
+    parts += _lost_texts(analysis)
     if count := analysis.undeclared_differences:
         parts.append(plural(count, "undeclared difference"))
     return parts
+
+
+def _lost_texts(analysis: RunAnalysis) -> Iterator[str]:
+    """`kvm-default lost 2 of 16 trials`, for each arm that lost any; several arms count the baseline's trials once."""
+    name_sides, counts = sides_of(analysis.comparisons), dict[str, dict[tuple[Scenario, str], SideCounts]]()
+    for side in ("baseline", "compared"):
+        for comparison in analysis.comparisons:
+            of_arm = counts.setdefault(getattr(name_sides(comparison), side), {})
+            for name, verdict in comparison.verdicts.items():
+                if verdict.metric.is_primary:
+                    of_arm[comparison.scenario, name] = getattr(verdict, side)
+    for arm, of_arm in counts.items():
+        if lost := sum(count.lost for count in of_arm.values()):
+            yield f"{arm} lost {lost} of {plural(sum(count.trials for count in of_arm.values()), 'trial')}"
 
 
 def _common_sides(comparisons: Sequence[Comparison], sides: Naming) -> Sides:
@@ -298,9 +308,8 @@ class _MetricVerdicts:
         if len(kinds) > 1:
             return self._counts()
         words, members, total = METRIC_LABELS[self.metric.name], self._members_with(kinds[0]), len(self.members)
-        verdicts, sides = [member.verdict for member in members], self.sides
-        if len({member.sides for member in members}) == 1:  # the sentence names this arm, whatever others there are
-            sides = members[0].sides
+        verdicts, sides = [member.verdict for member in members], self._sides_of(members)
+        if len({member.sides for member in members}) == 1:
             members = [replace(each, name=each.name.removesuffix(f" on {sides.compared}")) for each in members]
         if kinds[0] is Kind.EQUIVALENT:
             margin = percent(max(verdict.margin for verdict in verdicts))
@@ -316,13 +325,22 @@ class _MetricVerdicts:
 
     def _counts(self) -> str:
         """The sentence for verdicts of several kinds: the number of each kind, with the range of the differences."""
-        parts = []
+        parts, is_one_arm = [], len({member.sides for member in self.members}) == 1
         for kind in KINDS:
             if members := self._members_with(kind):
+                arms = {member.sides.compared for member in members}
+                arm = f"{arms.pop()} is " if len(arms) == 1 and not is_one_arm else ""
                 size = f" ({self._amounts(members, named=False)})" if kind in DIFFERENT else ""
-                parts.append(f"{KINDS[kind]} in {len(members)}{size}")
-        label = METRIC_LABELS[self.metric.name].label
-        return f"In {plural(len(self.members), 'comparison')} of {label}, {self.sides.compared} is {', '.join(parts)}."
+                parts.append(f"{arm}{KINDS[kind]} in {len(members)}{size}")
+        of = f"In {plural(len(self.members), 'comparison')} of {METRIC_LABELS[self.metric.name].label}"
+        if is_one_arm:
+            return f"{of}, {self.sides.compared} is {', '.join(parts)}."
+        return f"{of} with {self.sides.baseline}: {', '.join(parts)}."
+
+    def _sides_of(self, members: list[_Member]) -> Sides:
+        """The names of both sides of these members: of the one arm that they are of, whatever others there are."""
+        sides = {member.sides for member in members}
+        return sides.pop() if len(sides) == 1 else self.sides
 
     def _nothing_decided(self) -> str:
         """The sentence when nothing is decided: the verdict of one comparison; of several, the number that show a
@@ -334,9 +352,10 @@ class _MetricVerdicts:
         total = plural(len(self.members), "comparison")
         if len(self.members) == 1:
             return _capital(f"{label}: {verdict_text(undecided[0].verdict, undecided[0].sides)}.")
-        if consistent := [member.verdict for member in undecided if shows_in_all_blocks(member.verdict)]:
-            words, count = sorted({direction(verdict) for verdict in consistent}), f"{len(consistent)} of {total}"
-            qualifier = f"on {self.sides.compared} in every block in {count}"
+        if consistent := [member for member in undecided if shows_in_all_blocks(member.verdict)]:
+            words = sorted({direction(member.verdict) for member in consistent})
+            count, sides = f"{len(consistent)} of {total}", self._sides_of(consistent)
+            qualifier = f"on {sides.compared} in every block in {count}"
             return _capital(f"{label}: {' or '.join(words)} {qualifier}, not shown beyond chance.")
         short = f"No difference in {label} between {self.sides.compared} and {self.sides.baseline}"
         return f"{short} is shown beyond chance in {plural(len(undecided), 'comparison')}."
