@@ -49,8 +49,10 @@ def program(place: Path, wheel: Path) -> Path:
     """The program, installed with the dependencies that are pinned and nothing else."""
     pins = re.findall(r"^\S+==\S+", (PROJECT / "requirements.txt").read_text(), re.MULTILINE)
     (place / "pins.txt").write_text("\n".join(pins))
-    subprocess.run([sys.executable, "-m", "venv", place / "venv"], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place / "venv"], check=True)
     words: list[str | Path] = [
+        "--python",
+        place / "venv/bin/python",
         "install",
         "--quiet",
         "--disable-pip-version-check",
@@ -58,7 +60,7 @@ def program(place: Path, wheel: Path) -> Path:
         place / "pins.txt",
         wheel,
     ]
-    subprocess.run([place / "venv/bin/python", "-m", "pip", *words], check=True)
+    subprocess.run([sys.executable, "-m", "pip", *words], check=True)
     return place / "venv/bin/vmtoll"
 
 

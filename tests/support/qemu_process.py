@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ def qemu(folder: Path, *words: str, stopped: bool = True, socket: str = "qmp.soc
         try:
             while not path.exists():
                 assert process.poll() is None, process.stderr and process.stderr.read()
+                time.sleep(0.01)
             yield path
         finally:
             process.kill()

@@ -4,6 +4,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Collection
+from functools import cache
 from html import escape
 from pathlib import Path
 
@@ -19,8 +20,12 @@ from vmtoll.report.plot import CSS_COLOURS, Chart, style
 TEMPLATES = Path(__file__).parent / "templates"
 
 
+@cache
 def environment(*folders: Path) -> Environment:
-    """Jinja with the texts and filters of every page; `folders`: more templates. An undefined variable is an error."""
+    """Jinja with the texts and filters of every page; `folders`: more templates. An undefined variable is an error.
+
+    One for each set of folders, since it keeps the templates that it has compiled.
+    """
     page = Environment(
         loader=FileSystemLoader([*folders, TEMPLATES]), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
@@ -89,9 +94,13 @@ def inline_svg(chart: Chart, name: str) -> str:
     It has a title and a description for screen readers. Every id and class in it starts with `name`, so that one page
     can hold many charts.
     """
+    from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415 (a fifth of a second, unless it draws)
+
+    buffer = io.StringIO()
+    for patch in (chart.figure.patch, *(axes.patch for axes in chart.figure.axes)):
+        patch.set(facecolor="none", edgecolor="none")
     with style(), mpl.rc_context({"svg.hashsalt": name}):
-        buffer = io.StringIO()
-        chart.figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+        FigureCanvasSVG(chart.figure).print_svg(buffer, metadata={"Date": None})  # type: ignore[no-untyped-call]
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)

@@ -91,7 +91,12 @@ def _compressible(site: Site, path: str, size: int) -> tuple[bytes, bytes]:
 
 
 def _drawn_files(site: DrawnSite) -> Iterator[tuple[str, int, bytes]]:
-    """Yield the drawn files, index.html first."""
+    for path, weight, size in _drawn(site):
+        yield path, weight, _body(site, path, size)
+
+
+def _drawn(site: DrawnSite) -> Iterator[tuple[str, int, int]]:
+    """Yield (path, weight, size) of the drawn files, index.html first."""
     rng = random.Random(f"{site.name}:{site.seed}")
     drawn = sizes(site, rng)
     drawn.insert(0, drawn.pop(len(drawn) // 2))  # the index page has the median size
@@ -100,7 +105,16 @@ def _drawn_files(site: DrawnSite) -> Iterator[tuple[str, int, bytes]]:
         suffix = "jpg" if kind == "jpeg" else kind
         folder = rng.choice(_FOLDERS)
         path = "index.html" if number == 0 else f"{folder}/file{number:03d}.{suffix}".lstrip("/")
-        yield path, weight, _body(site, path, size)
+        yield path, weight, size
+
+
+def paths(site: Site) -> list[str]:
+    """The paths of all files, sorted. It makes none of them, which takes up to a second."""
+    names = [path for path, _, _ in _drawn(site)] if isinstance(site, DrawnSite) else []
+    for path, content in site.pages.items():
+        is_packed = isinstance(content, Page) and content.gzip
+        names += [path, f"{path}.gz"] if is_packed else [path]
+    return sorted(names)
 
 
 def _entry(path: str, weight: int, body: bytes) -> SiteFile:

@@ -18,7 +18,7 @@ from vmtoll.model.workload import (
     SharedHostWorkload,
     Workload,
 )
-from vmtoll.sites import load_site, site_files
+from vmtoll.sites import load_site, paths
 from vmtoll.spec import density, during, sources, vary
 from vmtoll.spec import service as services
 from vmtoll.spec.catalog import Registry, unknown
@@ -193,7 +193,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         raise ExperimentError(" ".join(str(error).split())) from error
     for name, workload in workloads.items():
         if workload.page:
-            pages = [file["path"] for file in site_files(site)["files"]]
+            pages = paths(site)
             if workload.page not in pages:
                 location = f"{file_of(name, registry)}: page"
                 raise ExperimentError(f"{location}: {unknown('page', workload.page, pages)}")

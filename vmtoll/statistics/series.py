@@ -25,8 +25,7 @@ INDEPENDENT: Floats = np.array([1.0] + [0.0] * 9)
 _NO_SPREAD = 1e-18  # a sum of squares below this is rounding: all blocks are alike
 _FEWEST_COMMON = 4  # two series need this many common blocks for a meaningful correlation
 _MANY = 200
-_STEPS: Floats = np.linspace(0, 1, 33)[:, None]  # of one round of the search for a limit
-_ROUNDS = 8
+_PRECISION = 2.0**-40  # of a limit, as a share of the interval that is searched
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,9 @@ def upper_limit(fits: Fits, weights: Floats, level: Floats) -> Floats:
 
 
 def _limit(fits: Fits, weights: Floats, level: Floats, side: int) -> Floats:
-    """Search between the nearest and the farthest of the limits at single values of ρ, many points at a time."""
+    """Search between the nearest and the farthest of the limits at single values of ρ, by secants of log p. An end that
+    stays for two steps counts half, which bounds their number (the Illinois method, Dowell and Jarratt 1971).
+    """
     counts = np.broadcast_to(weights > 0, fits.mean.shape)
     known = np.isfinite(fits.error).all(axis=1) & (level > 0)
     safe_level = np.where(known, level, 0.5)
@@ -178,11 +179,25 @@ def _limit(fits: Fits, weights: Floats, level: Floats, side: int) -> Floats:
     )
     ends = side * fits.mean + distance
     near, far = np.where(counts, ends, np.inf).min(axis=1), np.where(counts, ends, -np.inf).max(axis=1)
-    for _ in range(_ROUNDS):
-        points = near + _STEPS * (far - near)
+
+    def excess(points: Floats) -> Floats:
         p = below(fits, weights, points) if side > 0 else above(fits, weights, -points)
-        first, row = np.clip((p > safe_level).sum(axis=0), 1, len(_STEPS) - 1), np.arange(len(safe_level))
-        near, far = points[first - 1, row], points[first, row]
+        return np.asarray(np.log(p / safe_level))
+
+    rounding = 4 * np.spacing(np.maximum(np.abs(near), np.abs(far)))
+    tolerance, moved_far = np.maximum(_PRECISION * (far - near), rounding), np.zeros(len(near))
+    at_near, at_far = np.maximum(excess(near), 0.0), np.minimum(excess(far), 0.0)
+    while (far - near > tolerance).any():
+        secant = near + at_near / np.maximum(at_near - at_far, _NO_SPREAD) * (far - near)
+        point = np.clip(secant, near + tolerance / 2, far - tolerance / 2)
+        value = excess(point)
+        moves_far = np.where(value <= 0, 1.0, -1.0)
+        halved = np.where(moves_far == moved_far, 0.5, 1.0)
+        near, at_near, at_far = (
+            np.where(value > 0, point, near), np.where(value > 0, value, at_near * halved),
+            np.where(value <= 0, value, at_far * halved),
+        )  # fmt: skip
+        far, moved_far = np.where(value <= 0, point, far), moves_far
     return np.asarray(np.where(known, side * far, side * np.inf))
 
 

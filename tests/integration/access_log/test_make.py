@@ -103,17 +103,17 @@ def test_the_site_has_the_weights_and_sizes_of_the_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("http2_lines", "tls", "expected"),
+    ("version", "http2_lines", "tls", "expected"),
     [
-        (0, False, (False, "1.1", False)),
-        (0, True, (True, "1.1", False)),
-        (1, False, (True, "1.1", False)),
-        (4, True, (True, "1.1", False)),
-        (5, False, (True, "2", True)),
-        (10, True, (True, "2", True)),
+        ("HTTP/2.0", 0, False, (False, "1.1", False)),
+        ("HTTP/2.0", 0, True, (True, "1.1", False)),
+        ("HTTP/2.0", 1, False, (True, "1.1", False)),
+        ("HTTP/2.0", 4, True, (True, "1.1", False)),
+        ("HTTP/2.0", 5, False, (True, "2", True)),
+        ("HTTP/2.0", 10, True, (True, "2", True)),
+        *((version, 5, False, (True, "2", True)) for version in ("HTTP/2", "HTTP/3.0", "HTTP/3")),
     ],
 )
-@pytest.mark.parametrize("version", ["HTTP/2.0", "HTTP/2", "HTTP/3.0", "HTTP/3"])
 def test_a_log_of_http2_or_tls_gives_such_workloads(
     tmp_path: Path, project: Registry, version: str, http2_lines: int, tls: bool, expected: tuple[bool, str, bool]
 ) -> None:
@@ -190,7 +190,7 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize("lines", [7, 200, 1000, pytest.param(4000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("lines", [7, 1000, *(pytest.param(lines, marks=pytest.mark.long) for lines in (200, 4000))])
 @pytest.mark.parametrize("hits", LARGE.values(), ids=LARGE)
 def test_the_site_keeps_the_bytes_of_the_log(tmp_path: Path, hits: list[Hit], lines: int) -> None:
     summary, manifest = make_workload([write(tmp_path / "a.log", hits)], tmp_path / "out", lines=lines)

@@ -181,8 +181,12 @@ def test_readers_meanwhile_see_each_row_once(dataset: Path, figures: bytes) -> N
 @pytest.mark.parametrize(
     ("name", "number"),
     [
-        *(("replace", number) for number in (1, TABLES, TABLES + 2)),
-        *(("unlink", BEDS * TABLES + number) for number in (1, 7, 60)),
+        ("replace", 1),
+        pytest.param("replace", TABLES, marks=pytest.mark.long),
+        ("replace", TABLES + 2),
+        pytest.param("unlink", BEDS * TABLES + 1, marks=pytest.mark.long),
+        ("unlink", BEDS * TABLES + 7),
+        pytest.param("unlink", BEDS * TABLES + 60, marks=pytest.mark.long),
         ("rmdir", 20),
     ],
 )

@@ -54,9 +54,10 @@ def recorded(results: Path) -> dict[str, Any]:
 def test_a_batch_measures_what_makes_a_claim_and_skips_what_has_no_machines(
     three: Registry, inventory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """And programs get the outcome of each."""
     results = tmp_path / "results"
     assert {name: len(p.trials) for name, p in batch.plans("full", three).items()} == {"alpha": 14, "beta": 14}
-    assert batch.run_all("small", inventory, results, three) == 0
+    assert batch.run_all("small", inventory, results, three, as_json=True) == 0
     said = capsys.readouterr()
     assert "experiment 1 of 2: alpha" in said.err
     assert "beta.yml: link: 10gbit, but in" in said.err
@@ -65,17 +66,10 @@ def test_a_batch_measures_what_makes_a_claim_and_skips_what_has_no_machines(
     assert (folder / "analysis.json").exists()
     assert (folder / "report.html").exists()
     assert CLAIM["says"] in (results / "replication.html").read_text()
-
-
-def test_programs_get_the_outcome_of_each_experiment(
-    three: Registry, inventory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    results = tmp_path / "results"
-    assert batch.run_all("small", inventory, results, three, as_json=True) == 0
-    content = json.loads(capsys.readouterr().out)
+    content = json.loads(said.out)
     measured, skipped = content["experiments"]
     assert (measured["experiment"], measured["status"]) == ("alpha", "complete")
-    assert Path(measured["report"]).exists()
+    assert Path(measured["report"]) == folder / "report.html"
     assert (skipped["experiment"], skipped["status"]) == ("beta", "skipped")
     assert "link: 10gbit" in skipped["why"]
     assert content["page"] == str(results / "replication.html")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -14,11 +15,19 @@ BIN = Path(sys.executable).parent
 VMTOLL = BIN / "vmtoll"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that `init` made, which no test writes to."""
+    parent = tmp_path_factory.mktemp("made")
     words = ["init", "my-lab", "--client", "load1", "--metal", "big1"]
-    subprocess.run([VMTOLL, *words], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
-    return tmp_path / "my-lab"
+    subprocess.run([VMTOLL, *words], cwd=parent, check=True, stdout=subprocess.DEVNULL)
+    return parent / "my-lab"
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    """A folder of the test's own."""
+    return copytree(made, tmp_path / "my-lab")
 
 
 def asked(line: str, folder: Path, shell: str) -> list[str]:

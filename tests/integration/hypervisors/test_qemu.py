@@ -181,10 +181,12 @@ qmp.ask_one(Host("big", "kvm_host", {variables!r}), {guest.socket!r}, "query-sta
             assert runner.stdout.readline() == "asks\n"
             while not bridges(guest.socket):
                 assert runner.poll() is None
+                time.sleep(0.02)
             runner.kill()
     deadline = time.monotonic() + 60
     while bridges(guest.socket):
         assert time.monotonic() < deadline
+        time.sleep(0.02)
     assert status(guest) == "running"
 
 

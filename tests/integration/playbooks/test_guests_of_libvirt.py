@@ -161,21 +161,33 @@ def test_a_paused_guest_goes_on(uri: str, make: Make) -> None:
     assert state(uri) == "running"
 
 
-@pytest.mark.parametrize("meanwhile", ["destroy", "undefine"])
+@pytest.mark.parametrize("meanwhile", ["destroy", pytest.param("undefine", marks=pytest.mark.long)])
 def test_a_guest_is_removed_whatever_happens_to_it_meanwhile(uri: str, make: Make, meanwhile: str) -> None:
     make()
     make(meanwhile, state="absent")
     assert state(uri) == ""
 
 
+@pytest.mark.long
 def test_a_guest_that_is_paused_meanwhile_is_made_again(uri: str, make: Make) -> None:
     make()
     make("suspend", xml=DOMAIN.replace(">64<", ">80<"))
     assert state(uri) == "running"
 
 
-def test_a_guest_that_a_killed_agent_has_paused_is_listed_and_goes_on(uri: str, make: Make, tmp_path: Path) -> None:
-    make()
+@pytest.fixture
+def running(uri: str, tmp_path: Path) -> Iterator[None]:
+    """The guest runs; it was defined by virsh, not by the role."""
+    (tmp_path / "one.xml").write_text(DOMAIN)
+    virsh(uri, "define", str(tmp_path / "one.xml"))
+    virsh(uri, "start", "one")
+    yield
+    subprocess.run(["virsh", "-c", uri, "destroy", "one"], capture_output=True, check=False)
+    virsh(uri, "undefine", "one")
+
+
+@pytest.mark.usefixtures("running")
+def test_a_guest_that_a_killed_agent_has_paused_is_listed_and_goes_on(uri: str, tmp_path: Path) -> None:
     Domains(tmp_path).pause(libvirt_address("one", uri))
     assert changes_left(tmp_path, None)["paused"] == ["one"]
     assert clean_up(tmp_path) == ["guest one resumed"]
@@ -186,8 +198,8 @@ def test_a_guest_that_a_killed_agent_has_paused_is_listed_and_goes_on(uri: str, 
     assert clean_up(tmp_path) == []
 
 
-def test_the_agent_leaves_a_guest_alone_that_goes_on_already(uri: str, make: Make, tmp_path: Path) -> None:
-    make()
+@pytest.mark.usefixtures("running")
+def test_the_agent_leaves_a_guest_alone_that_goes_on_already(uri: str, tmp_path: Path) -> None:
     domains = Domains(tmp_path)
     domains.pause(libvirt_address("one", uri))
     domains.pause(libvirt_address("one", uri))

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -58,9 +58,15 @@ SAYS = {
 }
 
 
+@pytest.fixture(scope="module")
+def pages(demo: Path) -> Mapping[str, Path]:
+    """The page of each notebook on the committed run."""
+    return {name: execute(name, demo) for name in names()}
+
+
 @pytest.mark.parametrize("name", names())
-def test_runs_headless_on_the_committed_run(name: str, demo: Path) -> None:
-    check(execute(name, demo), SAYS.get(name, []))
+def test_runs_headless_on_the_committed_run(name: str, pages: Mapping[str, Path]) -> None:
+    check(pages[name], SAYS.get(name, []))
 
 
 @pytest.fixture(scope="module")
@@ -99,14 +105,14 @@ def test_no_heading_is_empty(name: str, load: Load, tmp_path: Path) -> None:
         assert "<td" in cells, "no table without a row"
 
 
-@pytest.mark.parametrize("name", ["capacity", "metal_vs_kvm"])
+@pytest.mark.parametrize("name", [pytest.param("capacity", marks=pytest.mark.long), "metal_vs_kvm"])
 def test_kvm_on_emulated_hardware_is_reported(name: str, tmp_path: Path) -> None:
     run = make_run(tmp_path, Truth({"nginx": 0.2}, blocks=2, hardware=Hardware.EMULATED))
     check(execute(name, run), ["KVM on emulated hardware: shows that the path works, not what KVM costs."])
 
 
-def test_terms_of_the_outputs_link_to_the_glossary(demo: Path) -> None:
-    text = execute("metal_vs_kvm", demo).read_text(encoding="utf-8")
+def test_terms_of_the_outputs_link_to_the_glossary(pages: Mapping[str, Path]) -> None:
+    text = pages["metal_vs_kvm"].read_text(encoding="utf-8")
     for term, words in {"interval": "interval that decided", "suspect": "suspect"}.items():
         assert f'<a href="#term-{term}">{words}</a>' in text
         assert f'<dt id="term-{term}">' in text

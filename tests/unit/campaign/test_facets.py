@@ -55,6 +55,7 @@ def found(seed: int, count: int, **keys: float) -> Fleet:
     return fleet(rows, hosts, margin=0.02)
 
 
+@pytest.mark.slow
 def test_a_slow_model_and_three_slow_hosts_of_ten_thousand_are_found_and_nothing_else() -> None:
     """In 19 of 20 campaigns; a model that is not found once in ten would be seen so with 88% probability."""
     right = 0
@@ -80,6 +81,7 @@ def test_an_odd_host_is_named_with_what_is_usual_for_its_kind() -> None:
     assert odd.deviation > 5
 
 
+@pytest.mark.slow
 def test_alike_hosts_have_a_facet_or_an_odd_host_in_few_campaigns() -> None:
     """At most 5% each by design. Of 300 campaigns with 5%, more than 24 have one with a probability of 1%."""
     fleets = [found(seed, 200) for seed in range(300)]

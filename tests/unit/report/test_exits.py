@@ -1,14 +1,13 @@
 """Where the time of exits goes: from explained trials to figures, the page, the terminal and JSON."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.support.page_text import section, words_of
+from tests.support.program import vmtoll
 from tests.support.records import make_record
 from tests.support.snapshots import Sections, assert_snapshot
 from tests.support.synthetic_run import Truth, make_run
@@ -125,11 +124,6 @@ def test_a_run_without_explained_trials_has_no_such_section(tmp_path: Path) -> N
     plain = load_run(make_run(tmp_path, Truth()))
     assert explained_exits(plain) == ()
     assert 'id="exits"' not in html.render(plain, analyse(plain))
-
-
-def vmtoll(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "vmtoll", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_the_command_prints_the_same(run: Run, exits: ExplainedExits, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vmtoll.model.errors import SiteError
-from vmtoll.sites import SITES_DIR, build, load_site, lockstep_list, site_files, url_list
+from vmtoll.sites import SITES_DIR, build, load_site, lockstep_list, paths, site_files, url_list
 from vmtoll.sites.build import MTIME_S
 
 pytestmark = pytest.mark.slow
@@ -80,6 +80,13 @@ def test_url_lists_repeat_by_weight_and_are_stable() -> None:
         assert counts[f"http://198.18.0.20:8080/{entry['path']}"] == entry["weight"] >= 1
     assert len(urls) == 400
     assert urls == url_list(made, "http://198.18.0.20:8080", 1) != url_list(made, "http://198.18.0.20:8080", 2)
+
+
+@pytest.mark.parametrize("name", ["office", "pages", "home-2025"])
+def test_paths_are_those_of_the_files(name: str) -> None:
+    """Drawn, listed, and with compressed variants."""
+    site = load_site(SITES_DIR / f"{name}.yml")
+    assert paths(site) == [file["path"] for file in site_files(site)["files"]]
 
 
 @pytest.mark.parametrize("users", [1, 2, 10, 20])

@@ -98,6 +98,14 @@ def test_limits_invert_the_p_values() -> None:
     assert above(mirrored, weights) == pytest.approx(below(fits, weights))
 
 
+def test_a_limit_far_from_zero_is_found_where_rounding_is_coarser_than_its_precision() -> None:
+    """Blocks of 1,000 that vary by 1e-12, a few units of their last place."""
+    values = tuple(1000 + 1e-12 * block for block in range(6))
+    fits, level = fit([in_a_row(values)], floor=0.0), np.array([0.025])
+    low, high = lower_limit(fits, PRIOR, level)[0], upper_limit(fits, PRIOR, level)[0]
+    assert low < 1000 < high and high - low < 1e-10
+
+
 def test_blocks_without_spread_are_no_surer_than_the_floor() -> None:
     """Six blocks of 12.5% are a difference beyond doubt, six of 0.1% none."""
     fits = fit([in_a_row((0.125,) * 6), in_a_row((0.001,) * 6)])
