@@ -1,5 +1,7 @@
 """The base of every document that a user writes or a run records."""
 
+import re
+
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 
@@ -15,6 +17,8 @@ def plain_message(message: str) -> str:
     if without_prefix != message:
         return without_prefix
     text = message.partition(", unable to parse")[0].replace("Input should be", "must be")
+    text = re.sub(r"must be (a valid dictionary|an object)( or .*)?$", "must have keys of its own", text)
+    text = re.sub(r"^\w+ should have (at \w+ \d+ \w+) after validation, not (\d+)$", r"must have \1, and has \2", text)
     return {"Field required": "is missing"}.get(text, f"{text[:1].lower()}{text[1:]}")
 
 
