@@ -56,7 +56,7 @@ def test_the_threads_of_a_guest_are_found_and_the_kernel_is_asked(agent: AgentLi
     argv = ["qemu-system-x86_64", "-accel", "tcg", "-nodefaults", "-display", "none", "-m", "64"]
     with subprocess.Popen([*argv, "-name", "guest=toll,debug-threads=on"], cwd=tmp_path) as qemu:
         try:
-            wait_until(lambda: bool(agent.call("usage", domains=["toll"])["domains"]["toll"]["cpus"]), 20, "no QEMU")
+            wait_until(lambda: _has_virtual_cpus(agent, "toll"), 20, "no QEMU")
             if agent.call("exits_obstacle")["why"]:
                 with pytest.raises(AgentError, match="tracefs"):
                     agent.call("exits_start", domains=["toll"])
@@ -66,6 +66,14 @@ def test_the_threads_of_a_guest_are_found_and_the_kernel_is_asked(agent: AgentLi
             agent.call("exits_stop")
         finally:
             qemu.kill()
+
+
+def _has_virtual_cpus(agent: AgentLine, domain: str) -> bool:
+    try:
+        return bool(agent.call("usage", domains=[domain])["domains"][domain]["cpus"])
+    except AgentError as error:
+        assert "no QEMU process" in str(error)
+        return False
 
 
 def test_exits_that_are_not_traced_cannot_be_read(agent: AgentLine) -> None:
