@@ -83,11 +83,37 @@ def test_what_clients_notice(lab: Path, domain: Domain, tmp_path: Path) -> None:
     assert more.value > PAUSE_S * 500
 
 
-def test_a_killed_run_leaves_the_guest_as_it_was(lab: Path, domain: Domain, tmp_path: Path) -> None:
-    """In the middle of a pause; the agent of the KVM host undoes it."""
+def test_what_clients_notice_of_saved_memory(lab: Path, domain: Domain, tmp_path: Path) -> None:
+    """A snapshot with the memory, a restore from a file, a balloon."""
+    of = {"of": "kvm-default", "at_s": 2}
+    during = {
+        "snapshot": of | {"do": "snapshot"},
+        "save": of | {"do": "save"},
+        "balloon": of | {"do": "balloon", "memory_mib": 768, "for_s": 3},
+    }
     experiment = tmp_path / "during.yml"
-    pause = {"of": "kvm-default", "do": "pause", "for_s": 40, "at_s": 1}
-    document = DOCUMENT | {"during": {"pause": pause}, "duration_s": 45.0, "blocks": 1, "seed": 1}
+    experiment.write_text(yaml.safe_dump(DOCUMENT | {"during": during, "duration_s": 30.0, "blocks": 1}))
+    _, records = measure(experiment, lab / "inventory.yml", tmp_path / "results")
+    by_name = {record.arm.environment: record for record in records}
+    assert set(by_name) == {"kvm-default", *during}
+    for record in records:
+        assert record.validity is not Validity.INVALID, record.findings
+    for name in ("snapshot", "save"):
+        operation, blackout_ms = by_name[name].operation, primary(by_name[name]).blackout_ms
+        assert operation is not None and blackout_ms is not None
+        assert 100 < blackout_ms < (operation.end_s - operation.begin_s + 2) * 1000, "nobody is served meanwhile"
+
+
+@pytest.mark.parametrize(
+    "operation", [{"do": "pause", "for_s": 40}, {"do": "snapshot"}, {"do": "save"}], ids=["pause", "snapshot", "save"]
+)
+def test_a_killed_run_leaves_the_guest_as_it_was(
+    lab: Path, domain: Domain, tmp_path: Path, operation: dict[str, object]
+) -> None:
+    """In the middle of it, when the guest stands still; the agent of the KVM host undoes it."""
+    experiment = tmp_path / "during.yml"
+    during = {"operation": {"of": "kvm-default", "at_s": 1, **operation}}
+    document = DOCUMENT | {"during": during, "duration_s": 45.0, "blocks": 1, "seed": 1}
     experiment.write_text(yaml.safe_dump(document, sort_keys=False))
     words = [str(path) for path in (experiment, lab / "inventory.yml", tmp_path / "results")]
     process = subprocess.Popen([sys.executable, "-c", RUN, *words], cwd=PROJECT)
