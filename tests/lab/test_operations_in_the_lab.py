@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.lab.records import measure, primary
+from tests.lab.records import measure, number, primary
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
+from vmtoll.model.errors import ExperimentError
 from vmtoll.model.finding import Validity
 from vmtoll.paths import PROJECT
 from vmtoll.spec.inventory import hosts_by_role, read_inventory
@@ -68,12 +69,14 @@ def test_what_clients_notice(lab: Path, domain: Domain, tmp_path: Path) -> None:
     experiment.write_text(yaml.safe_dump(DOCUMENT, sort_keys=False))
     folder, records = measure(experiment, lab / "inventory.yml", tmp_path / "results")
     assert len(records) == 8
+    usual_ms = max(primary(r).blackout_ms or 0.0 for r in records if r.operation is None)
     for record in records:
         assert record.validity is not Validity.INVALID, record.findings
         assert (record.operation is None) == (record.arm.environment == "kvm-default")
         assert primary(record).blackout_ms
         if record.arm.environment == "pause":
-            assert primary(record).blackout_ms == pytest.approx(PAUSE_S * 1000, rel=0.1)
+            # An emulated guest leaves its clients without an answer for some time by itself.
+            assert PAUSE_S * 900 < number(primary(record).blackout_ms) < PAUSE_S * 1100 + usual_ms
             assert record.operation is not None
             assert record.operation.begin_s == pytest.approx(2, abs=0.5)
     effects = {effect.arm.environment: effect for effect in analyse(load_run(folder)).operations or ()}
@@ -84,14 +87,17 @@ def test_what_clients_notice(lab: Path, domain: Domain, tmp_path: Path) -> None:
 
 
 def test_what_clients_notice_of_saved_memory(lab: Path, domain: Domain, tmp_path: Path) -> None:
-    """A snapshot with the memory, a restore from a file, a balloon."""
+    """A snapshot with the memory, a restore from a file; and a balloon, which this guest lacks, is refused before."""
     of = {"of": "kvm-default", "at_s": 2}
     during = {
         "snapshot": of | {"do": "snapshot"},
         "save": of | {"do": "save"},
-        "balloon": of | {"do": "balloon", "memory_mib": 768, "for_s": 3},
     }
     experiment = tmp_path / "during.yml"
+    balloon = of | {"do": "balloon", "memory_mib": 768, "for_s": 3}
+    experiment.write_text(yaml.safe_dump(DOCUMENT | {"during": {"balloon": balloon}}))
+    with pytest.raises(ExperimentError, match=r"during\.balloon: .* has no balloon"):
+        measure(experiment, lab / "inventory.yml", tmp_path / "results")
     experiment.write_text(yaml.safe_dump(DOCUMENT | {"during": during, "duration_s": 30.0, "blocks": 1}))
     _, records = measure(experiment, lab / "inventory.yml", tmp_path / "results")
     by_name = {record.arm.environment: record for record in records}
