@@ -60,8 +60,11 @@ def replay(
         else:
             print_plan(planned, resumed=resume is not None)
         return
-    if orders := list(orders_of(published.manifest.experiment)):
-        ask(f"the bundle's experiment has others' orders for your machines: {'; '.join(orders)}", yes=yes)
+    if interventions := list(interventions_of(published.manifest.experiment)):
+        ask(
+            f"the bundle's experiment runs commands or changes settings on your machines: {'; '.join(interventions)}",
+            yes=yes,
+        )
     machines = inventory or embedded.require()
     if not inventory:
         embedded.equip(published.manifest.workloads.values(), say)
@@ -71,7 +74,7 @@ def replay(
     raise SystemExit(compare.show(published, open_run(new_run), between_runs_pct, as_json=as_json))
 
 
-def orders_of(experiment: Experiment) -> Iterator[str]:
+def interventions_of(experiment: Experiment) -> Iterator[str]:
     """What an experiment runs and sets on machines, beside its servers and loads: `changed: runs `make``."""
     for name, change in experiment.changes.items():
         yield from (f"{name}: runs `{command}`" for command in (change.apply, change.revert) if command)

@@ -10,7 +10,7 @@ import yaml
 
 from tests.support.measured import run
 from vmtoll.analysis.run import load_run
-from vmtoll.commands.replay import _available_part, measure_again, orders_of, replay
+from vmtoll.commands.replay import _available_part, interventions_of, measure_again, replay
 from vmtoll.model.agreement import AgreementReason, Status
 from vmtoll.model.errors import UserError
 from vmtoll.model.experiment import Change, Claim
@@ -106,7 +106,7 @@ def test_a_bundles_commands_are_not_run_unasked(
     assert f"changed: runs `touch {marker}`; changed: sets kernel.core_pattern = |/x" in str(refused.value)
     assert "agree with --yes" in str(refused.value)
     assert not marker.exists() and not (tmp_path / "again").exists()
-    assert list(orders_of(published.experiment)) == []
+    assert list(interventions_of(published.experiment)) == []
 
 
 def test_what_cannot_be_run_is_one_sentence(
