@@ -8,7 +8,7 @@ from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.idle_guests import same_machine
 from vmtoll.machines.recovery import reopen
 from vmtoll.machines.session import Session
-from vmtoll.model.errors import AgentError, HostLostError, VmtollError
+from vmtoll.model.errors import AgentError, ExperimentError, HostLostError, VmtollError
 from vmtoll.model.event import Listener, NotReverted
 from vmtoll.model.experiment import Change
 from vmtoll.model.inventory import Host
@@ -53,6 +53,29 @@ class Place:
         """
         answer: dict[str, bool] = self.line.call("revert", REVERT_S, guest=self.guest, boots=boots)
         return answer
+
+
+def check_settings(session: Session) -> None:
+    """Set the settings and kernel parameters of each change once, and restore them: a value that does not stick would
+    spoil every trial of its environment.
+
+    Raises ExperimentError for a value that a machine does not take, or cannot have, and AgentError, HostLostError.
+    """
+    for name, change in session.resolved.experiment.changes.items():
+        settings = change.model_copy(update={"apply": "", "revert": "", "boots": False})
+        for sut in session.inventory.machines.get(name, ()):
+            for place in _places(session, sut):
+                try:
+                    place.apply(name, settings)
+                except AgentError as error:
+                    why = str(error).partition(f"change {name}: ")[2]
+                    if not why:
+                        raise
+                    way_out = "" if ";" in why else "; give a value that it takes, or leave it out"
+                    raise ExperimentError(
+                        f"{session.resolved.file}: environment {name}: {error.machine}: {why}{way_out}"
+                    ) from error
+                place.revert()
 
 
 def alter(session: Session, environment: str, tell: Listener) -> None:

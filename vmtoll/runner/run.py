@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from vmtoll.machines import facts
 from vmtoll.machines.boots import is_reboot_due, reboot
-from vmtoll.machines.changes import revert_all, revert_left, undo_operations
+from vmtoll.machines.changes import check_settings, revert_all, revert_left, undo_operations
 from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.idle_guests import resume_all, resume_left, settle
 from vmtoll.machines.recovery import restore, take
@@ -353,6 +353,7 @@ def _lock_and_compare(session: Session, planned: Plan, tell: Listener) -> None:
     prepare(session)
     check_starts(session)
     check_operations(session)
+    check_settings(session)
     session.store.write_hosts(session.facts)
     session.store.write_json("private.json", facts.gather_private(session))
     if session.store.manifest() is None:

@@ -191,6 +191,37 @@ def test_a_setting_varies_by_block(
     assert file.read_text().strip() == "4096"
 
 
+@pytest.mark.parametrize(
+    ("vary", "said"),
+    [
+        (
+            {"net.core.stuck": [None, 64]},
+            "environment stuck-64: metal: /proc/sys/net/core/stuck does not take 64: it is ",
+        ),
+        ({"net.core.no_such": [None, 1]}, "environment no-such-1: metal: net.core.no_such: this kernel has no such"),
+        ({"halt_poll_ns": [None, 0]}, "environment halt-poll-ns-0: metal: halt_poll_ns: the module kvm is not loaded"),
+    ],
+)
+def test_a_value_that_a_machine_does_not_take_ends_the_run_at_its_start(
+    project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite, vary: dict[str, Any], said: str
+) -> None:
+    """A second factor, which the machine takes, is restored."""
+    good, stuck = tmp_path / "metal" / SOMAXCONN, tmp_path / "metal/proc/sys/net/core/stuck"
+    good.parent.mkdir(parents=True, exist_ok=True)
+    good.write_text("4096\n")
+    stuck.symlink_to("/dev/null")
+    vary = vary | {"net.core.somaxconn": [None, 64]}
+    experiment = rewrite(environments=["metal"], vary=vary, noise_floor=None)
+    with pytest.raises(ExperimentError) as refused:
+        run(experiment, inventory, tmp_path / "r", registry=project)
+    assert str(refused.value).startswith(f"{experiment}: environment ")
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert good.read_text() in ("4096\n", "4096")
+    assert not (tmp_path / "metal" / NOTE).exists()
+    assert not list((tmp_path / "r").glob("*/*/trials.jsonl"))
+
+
 def test_a_command_that_is_still_running_ends_with_the_agent(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with agent(tmp_path) as line:
