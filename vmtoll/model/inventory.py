@@ -172,7 +172,10 @@ class Connection(Variables):
 
 # libvirt's syntax for a set of CPUs, without exclusions (`^3`).
 CPU_SET = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
-Switch = Annotated[Literal["on", "off"], BeforeValidator(lambda value: {True: "on", False: "off"}.get(value, value))]
+Switch = Annotated[
+    Literal["on", "off"],
+    BeforeValidator(lambda value: ("on" if value else "off") if isinstance(value, bool) else value),
+]
 
 
 class HostTuning(BaseModel):

@@ -5,8 +5,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from vmtoll.model.inventory import HostTuning
 from vmtoll.model.trial import NO_GUESTS
 from vmtoll.paths import VM_IMAGES
+from vmtoll.spec.catalog import unknown
 from vmtoll.spec.documents import read
 
 # As YAML reads them.
@@ -15,6 +17,10 @@ _SWITCHES = {True: "on", False: "off"}
 _LONGEST_NAME = 63
 # What the names of kernels' packages begin with, which says nothing in the name of an environment.
 _KERNEL = "linux-image-"
+
+
+# The keys of guest profiles whose values are lists.
+_LISTS = ("cmdline",)
 
 
 def expand(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -34,12 +40,25 @@ def expand(document: Mapping[str, Any]) -> Mapping[str, Any]:
             raise ValueError(f"vary.{factor}: give a list of values")
         if numbers := [value for value in values if isinstance(value, float)]:
             raise ValueError(f"vary.{factor}: {numbers[0]} is a number, of which YAML drops zeros; quote it")
+        _check_factor(str(factor), values)
     of, values_of = str(environments[0]), {str(factor): _values(values) for factor, values in factors.items()}
     of_profile = {factor: values for factor, values in values_of.items() if factor in profile_keys()}
     if of_profile and of in NO_GUESTS:
         raise ValueError(f"vary.{next(iter(of_profile))}: {of} has no guest profile; vary the environment of a guest")
     names, profiles, changes = varied(of, values_of)
     return {**document, "vary": values_of, "environments": names, "profiles": profiles, "changes": changes}
+
+
+def _check_factor(factor: str, values: list[Any]) -> None:
+    """Raise ValueError for a factor that is nothing to vary, and for values that are no texts or numbers."""
+    allowed = [*profile_keys(), *HostTuning.model_fields]
+    if factor not in allowed and "." not in factor:
+        raise ValueError(f"vary: {unknown('factor', factor, allowed)}, or a kernel parameter, as `net.core.somaxconn`")
+    lists = (list,) if factor in _LISTS else ()
+    for value in values:
+        if not isinstance(value, (str, int, *lists, type(None))):
+            what = "a list of texts" if lists else "a text or a number"
+            raise ValueError(f"vary.{factor}: {value!r} is not {what}")
 
 
 def profile_keys() -> list[str]:

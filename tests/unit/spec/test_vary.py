@@ -73,7 +73,10 @@ def test_no_factor_is_a_key_of_profiles_and_a_setting() -> None:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"vary": {"speed": [1, 2]}}, "no setting 'speed'; there are: governor"),
+        ({"vary": {"halt_pol_ns": [1, 2]}}, "vary: unknown factor 'halt_pol_ns' (did you mean 'halt_poll_ns'?)"),
+        ({"vary": {"ksm": [["on"]]}}, "vary.ksm: ['on'] is not a text or a number"),
+        ({"vary": {"kernel": [{"a": 1}]}}, "vary.kernel: {'a': 1} is not a text or a number"),
+        ({"vary": {"cmdline": [{"a": 1}]}}, "vary.cmdline: {'a': 1} is not a list of texts"),
         ({"vary": {"ksm": []}}, "vary.ksm: give a list of values"),
         ({"vary": {"ksm": "on"}}, "vary.ksm: give a list of values"),
         ({"vary": {"ksm": ["on"]}, "environments": ["metal", "kvm-default"]}, "vary: it needs one environment"),
