@@ -14,6 +14,7 @@ from vmtoll.commands.conclude import judge
 from vmtoll.commands.progress import Progress
 from vmtoll.commands.run import print_plan, schedule
 from vmtoll.files import write_durably
+from vmtoll.guests import profiles
 from vmtoll.lab import embedded, topology
 from vmtoll.model.errors import ExperimentError, UserError
 from vmtoll.model.experiment import Change
@@ -79,6 +80,8 @@ class Pair:
                 raise ExperimentError(str(error).removeprefix(f"{draft}: ")) from None
         if inventory:
             planned = on_machines(planned, inventory, limit)
+        else:
+            profiles.check(planned.resolved.machines)
         _check_time(planned, at_most_min)
         return planned
 

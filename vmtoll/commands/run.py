@@ -22,6 +22,7 @@ from vmtoll.commands.options import (
     size_of,
 )
 from vmtoll.commands.progress import Progress
+from vmtoll.guests import profiles
 from vmtoll.lab import embedded
 from vmtoll.model.errors import UserError, WrongLinkError
 from vmtoll.model.experiment import Scale
@@ -127,6 +128,8 @@ def _planned(
     resolved = load(registry.experiment_file(experiment), registry, size_of(scale, inventory))
     if scale and resolved.experiment.scale is None:
         raise UserError(f"{resolved.file}: defines no scales, so --scale does not apply; remove it")
+    if not inventory:  # else the guests are made already, maybe from another machine
+        profiles.check(resolved.machines)
     return plan(resolved, until=until, resume=resume)
 
 

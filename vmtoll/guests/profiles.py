@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import GuestAccelerator
-from vmtoll.model.release import Release, release_of_suite
+from vmtoll.model.release import RELEASES, Release, release_of_suite
 from vmtoll.paths import VM_IMAGES
 from vmtoll.search_path import SearchPath, environments
 from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.documents import Keys, read
-from vmtoll.spec.profiles import document_of, varied_profiles
+from vmtoll.spec.profiles import check_machine, document_of, varied_profiles
 
 ACCELERATORS: tuple[GuestAccelerator, ...] = ("kvm", "tcg")
 # Lists that a profile adds to; every other value replaces the inherited one.
@@ -58,8 +58,11 @@ def _digest(path: str) -> str:
 
 @dataclass(frozen=True)
 class Profile:
-    """A profile with its defaults filled in; `values` in the order of defaults.yml: each may use those before it."""
+    """A profile with its defaults filled in; `values` in the order of defaults.yml: each may use those before it.
+    `file`: the profile's, or that of the experiment that makes it.
+    """
 
+    file: Path
     name: str
     description: str
     values: Mapping[str, Any]
@@ -75,7 +78,7 @@ class Profile:
         if "/" not in kernel:
             if initrd:
                 raise UserError(
-                    f"{self.name}: initrd: it belongs to a kernel that is a file; give both, or leave it out"
+                    f"{self.file}: {self.name}: initrd: it belongs to a kernel that is a file; give both, or leave it out"
                 )
             return Kernel(package=kernel)
         found = Path(kernel).expanduser()
@@ -83,14 +86,14 @@ class Profile:
             built = [found / name for name in _BUILT if (found / name).is_file()]
             if not built:
                 raise UserError(
-                    f"{self.name}: kernel: {found} has none of {', '.join(_BUILT)}; build it, or name a file"
+                    f"{self.file}: {self.name}: kernel: {found} has none of {', '.join(_BUILT)}; build it, or name a file"
                 )
             found = built[0]
         files = [found, *([Path(initrd).expanduser()] if initrd else [])]
         for file in files:
             if not file.is_file():
                 key = "kernel" if file is found else "initrd"
-                raise UserError(f"{self.name}: {key}: there is no file {file}; correct the path")
+                raise UserError(f"{self.file}: {self.name}: {key}: there is no file {file}; correct the path")
         return Kernel(file=str(found.resolve()), initrd=str(files[1].resolve()) if initrd else "")
 
     def release(self, default: Release) -> Release:
@@ -99,7 +102,7 @@ class Profile:
         try:
             return release_of_suite(suite) if suite else default
         except UserError as error:
-            raise UserError(f"{self.name}: release: {error}") from None
+            raise UserError(f"{self.file}: {self.name}: release: {error}") from None
 
     @property
     def needs(self) -> list[str]:
@@ -129,6 +132,15 @@ def kernels_by_release(profiles: Iterable[Profile], default: Release) -> dict[Re
     return {release: sorted(packages - {""}) for release, packages in kernels.items()}
 
 
+def check(environments: Iterable[str], images: Path = VM_IMAGES) -> None:
+    """Raise UserError for a guest among these environments whose release is unknown, or whose kernel is a file that
+    this machine, which makes the guest, does not have.
+    """
+    known = names(images)
+    for profile in (load(name, images) for name in environments if name in known):
+        _ = profile.kernel, profile.release(RELEASES[0])
+
+
 def load(name: str, images: Path = VM_IMAGES, kind: Kind = "guests") -> Profile:
     """Read a profile. Raises UserError naming file, key and what is allowed, or ExperimentError if it is not YAML."""
     if not (found := _found(images, kind)).find(name).exists() and name not in (known := names(images, kind)):
@@ -137,7 +149,7 @@ def load(name: str, images: Path = VM_IMAGES, kind: Kind = "guests") -> Profile:
     values = _values(name, found, _experiments(images), defaults, ())
     description = values.pop("description", "")
     lists = {key: _merged(defaults[key], values.get(key, [])) for key in _LISTS}
-    return Profile(name, str(description), defaults | values | lists)
+    return Profile(document_of(name, found, _experiments(images))[0], name, str(description), defaults | values | lists)
 
 
 def _values(
@@ -172,6 +184,8 @@ def _check(file: Path, key: str, value: Any, defaults: Mapping[str, Any]) -> Non
     allowed = ["description", "of", *defaults]
     if key not in allowed:
         raise UserError(f"{file}: {unknown('key', key, allowed)}")
+    if key == "machine":
+        check_machine(f"{file}: {key}", value)
     if isinstance(value, dict):
         if key in ("description", "of", *_LISTS) or set(value) != set(ACCELERATORS):
             raise UserError(f"{file}: {key}: a value, or for some keys a mapping with the keys kvm and tcg")
@@ -179,6 +193,13 @@ def _check(file: Path, key: str, value: Any, defaults: Mapping[str, Any]) -> Non
     kind, words = _kind(key, defaults.get(key))
     if not isinstance(value, kind) or (isinstance(value, list) and not all(isinstance(word, str) for word in value)):
         raise UserError(f"{file}: {key}: {value!r} is not {words}")
+    if isinstance(defaults.get(key), int) and not _is_amount(value):
+        raise UserError(f"{file}: {key}: {value!r} is not {words}, from 1 on")
+
+
+def _is_amount(value: int | str) -> bool:
+    """Return whether this is a number from 1 on, or a template of one."""
+    return "{{" in value if isinstance(value, str) and not value.isdecimal() else int(value) > 0
 
 
 def _kind(key: str, default: Any) -> tuple[type | tuple[type, ...], str]:

@@ -6,17 +6,23 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from pydantic import ValidationError
 
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.experiment import Experiment, ProfileVariant
 from vmtoll.model.trial import NO_GUESTS
+from vmtoll.paths import VM_IMAGES
 from vmtoll.search_path import SearchPath
 from vmtoll.spec import vary
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.documents import Keys, check_names, read
 from vmtoll.spec.server import read_servers, template_file
+
+
+# QEMU's machine type that libvirt does not know.
+MICROVM = "microvm"
 
 
 def environment_names(registry: Registry | None = None) -> list[str]:
@@ -69,6 +75,18 @@ def _of_experiment(file: Path) -> Iterator[tuple[str, ProfileVariant]]:
             yield from [(name, ProfileVariant.model_validate(profile)) for name, profile in profiles.items()]
 
 
+def check_machine(where: str, machine: object) -> None:
+    """Raise ExperimentError for a machine type that libvirt, which makes the guests of profiles, does not know.
+    `where`: the file, and the key's place in it; `machine`: the type, or that under each accelerator.
+    """
+    types = machine.values() if isinstance(machine, Mapping) else [machine]
+    if any(str(name).partition(",")[0] == MICROVM for name in types):
+        raise ExperimentError(
+            f"{where}: libvirt, by which vmtoll makes guests, knows no {MICROVM}; start this guest by QEMU itself, and "
+            "name it in the inventory by vmtoll_qmp_socket and vmtoll_unit (docs/how-to/guests-of-others.md)"
+        )
+
+
 def check_profiles(path: Path, experiment: Experiment, registry: Registry) -> None:
     """Raise ExperimentError unless each of the experiment's own guest profiles is made out of another by its keys."""
     shipped = registry.environments()
@@ -79,11 +97,14 @@ def check_profiles(path: Path, experiment: Experiment, registry: Registry) -> No
         guests = [environment for environment in shipped if environment not in NO_GUESTS]
         check_names(path, f"profiles.{name}.of", "guest profile", [variant.of], guests)
         check_names(path, f"profiles.{name}.keys", "key", list(variant.keys), [*vary.profile_keys(), "needs"])
+        check_machine(f"{path}: profiles.{name}.keys.machine", variant.keys.get("machine"))
         if name not in machines:
             raise ExperimentError(f"{path}: profiles.{name}: is none of `environments`; add it there")
+    for name in machines - experiment.profiles.keys():
+        check_machine(f"{registry.guest_file(name)}: machine", _content(registry, name).get("machine"))
     if experiment.tuning_steps:  # a cumulative step and a single one may be one profile
         return
-    contents = {name: _content(registry, name) for name in sorted(machines) if registry.guest_file(name).exists()}
+    contents = {name: _filled_in(registry, name, experiment) for name in sorted(machines)}
     for (name, content), (other, other_content) in itertools.combinations(contents.items(), 2):
         if content == other_content and content:
             raise ExperimentError(
@@ -91,13 +112,23 @@ def check_profiles(path: Path, experiment: Experiment, registry: Registry) -> No
             )
 
 
-def _content(registry: Registry, name: str) -> Keys:
-    """The keys of a profile of a file and of those that it builds on; none where that is not to be seen here."""
+def _filled_in(registry: Registry, name: str, experiment: Experiment) -> Keys:
+    """The keys of a guest's profile with their defaults; none of one whose profile says nothing, or is not here."""
+    content = _content(registry, name, experiment.profiles)
+    return {**read(VM_IMAGES / "defaults.yml"), **content} if content else {}
+
+
+def _content(registry: Registry, name: str, varied: Mapping[str, ProfileVariant] = MappingProxyType({})) -> Keys:
+    """The keys of a profile of a file, or of those that an experiment makes (`varied`), and of the profiles that it
+    builds on; none where that is not to be seen here.
+    """
     file = registry.guest_file(name)
     document = read(file) if file.exists() else {}
+    if name in varied:
+        document = {"of": [varied[name].of], **varied[name].keys}
     inherited: Keys = {}
     for base in document.get("of", []):
-        for key, value in _content(registry, base).items():
+        for key, value in _content(registry, base, varied).items():
             inherited[key] = [*inherited.get(key, []), *value] if isinstance(value, list) else value
     own = {key: value for key, value in document.items() if key not in ("description", "of")}
     lists = {key: [*inherited.get(key, []), *value] for key, value in own.items() if isinstance(value, list)}

@@ -75,6 +75,27 @@ def test_dry_run_reads_the_inventory(tmp_path: Path) -> None:
     assert "client load1 has vmtoll_link: unshaped" in other_link.stderr
 
 
+def test_dry_run_reads_the_profiles_of_guests_that_it_would_make(tmp_path: Path) -> None:
+    """With an inventory the guests are there, and their kernels may be files of another machine."""
+    (tmp_path / "lab.yml").write_text("all: {}\n")
+    file = tmp_path / "experiments/own-kernel.yml"
+    file.parent.mkdir()
+    shipped = Registry().experiment_file("kernels").read_text()
+    file.write_text(shipped.replace("linux-image-cloud-amd64", "/nowhere/bzImage"))
+    refused = vmtoll("run", "own-kernel", "--dry-run", cwd=tmp_path)
+    assert refused.returncode == 2
+    name = "kvm-default-kernel-nowhere-bzimage"
+    assert f"{file}: {name}: kernel: there is no file /nowhere/bzImage; correct the path" in refused.stderr
+    guests = {
+        f"guest{n}": {"ansible_host": f"guest{n}.invalid", "vmtoll_lab": "hosts", "vmtoll_environment": environment}
+        for n, environment in enumerate(("kvm-default", name))
+    }
+    clients = {"hosts": {"load1": {"ansible_host": "load1.invalid", "vmtoll_lab": "hosts"}}}
+    (tmp_path / "hosts.yml").write_text(json.dumps({"clients": clients, "kvm_guests": {"hosts": guests}}))
+    done = vmtoll("run", "own-kernel", "--dry-run", "--inventory", "hosts.yml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 def test_dry_run_prints_what_is_left_of_a_run(tmp_path: Path) -> None:
     resolved = plan(Registry().experiment_file("demo")).resolved
     run = tmp_path / "run"

@@ -73,5 +73,9 @@ def test_a_wrapper_of_qemu_is_the_emulator(images: Path) -> None:
     ],
 )
 def test_a_kernel_that_is_not_there_is_named(images: Path, keys: dict[str, str], said: str) -> None:
+    """Before anything is made: the guests that no profile describes are others'."""
+    made = profile(images, **keys)
     with pytest.raises(UserError, match=said):
-        _ = profile(images, **keys).kernel
+        _ = made.kernel
+    with pytest.raises(UserError, match=f"^{images}/guests/mine.yml: {said}"):
+        profiles.check(["metal", "of-others", "mine"], images)

@@ -153,6 +153,23 @@ def test_two_profiles_that_differ_in_nothing_are_named(folder: Path) -> None:
     assert experiment(folder, environments=["x", "y"]), "guests of others, of which no profile says what they are"
 
 
+@pytest.mark.parametrize("vary", [{"memory_mib": [None, 1024]}, {"nic_queues": [1, None], "memory_mib": [1024, 2048]}])
+def test_a_value_that_is_the_default_makes_no_other_guest(folder: Path, vary: dict[str, list[object]]) -> None:
+    with pytest.raises(ExperimentError, match="environments: the profiles kvm-default.* differ in nothing"):
+        experiment(folder, environments=["kvm-default"], vary=vary)
+
+
+def test_a_machine_type_that_libvirt_does_not_know_is_refused(folder: Path) -> None:
+    (folder / "environments/micro.yml").write_text("of: [kvm-default]\nmachine: {kvm: 'microvm,rtc=on', tcg: q35}\n")
+    way_out = "knows no microvm; .*vmtoll_qmp_socket"
+    with pytest.raises(ExperimentError, match=f"environments/micro.yml: machine: .*{way_out}"):
+        experiment(folder, environments=["metal", "micro"])
+    with pytest.raises(ExperimentError, match=f"mine.yml: profiles.*machine: .*{way_out}"):
+        experiment(folder, environments=["kvm-default"], vary={"machine": [None, "microvm"]})
+    with pytest.raises(ExperimentError, match=f"micro.yml: machine: .*{way_out}"):
+        profiles.load("micro")
+
+
 def test_an_experiment_that_cannot_be_read_hides_no_profile(folder: Path) -> None:
     (folder / "experiments/broken.yml").write_text("vary: {kernel: [1.5]}\nenvironments: [kvm-default]\n")
     (folder / "experiments/no-yaml.yml").write_text("vary: [\n")
