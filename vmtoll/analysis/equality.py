@@ -1,11 +1,20 @@
 """The equality proof: the facts of the environments that are equal, differ as declared, or differ undeclared."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from vmtoll.analysis.run import Run
-from vmtoll.model.facts import COMPARED, Facts, agree, covers, entries_of, is_explained_absence, machine_of
+from vmtoll.model.facts import (
+    COMPARED,
+    Facts,
+    agree,
+    covers,
+    entries_of,
+    flatten,
+    is_explained_absence,
+    machine_of,
+)
 from vmtoll.model.trial import Arm, Scenario
 
 # The facts of a machine and of a server that may be why two runs differ → whether a ratio of two environments answers
@@ -43,11 +52,12 @@ def machine_facts(run: Run, server: str, arm: Arm) -> Facts:
 
 class FactStatus(StrEnum):
     """UNDECLARED: a difference that the experiment does not declare. ONE_SIDED: equal where it is known, but unknown on
-    some machines.
+    some machines. CHANGED: what the command of a change did, which did not say what it would.
     """
 
     UNDECLARED = "undeclared"
     ONE_SIDED = "one_sided"
+    CHANGED = "changed"
     DECLARED = "declared"
     EQUAL = "equal"
 
@@ -73,19 +83,23 @@ class ComparedFact:
 
 
 def equality(run: Run) -> list[ComparedFact]:
-    """Compare the machines under test; undeclared differences first, equal facts last."""
+    """Compare the machines under test, also with themselves as a change left them; undeclared differences first, equal
+    facts last.
+    """
     machines = machines_under_test(run)
-    if len(machines) < 2:
-        return []
+    facts = _compare_machines(run, machines) if len(machines) > 1 else []
+    facts = _add_changes(run, _add_runner_differences(run, facts))
+    differences = [fact for fact in facts if fact.status is not FactStatus.EQUAL]
+    ranks = list(FactStatus)
+    return sorted(differences + _group_equal(facts), key=lambda fact: ranks.index(fact.status))
+
+
+def _compare_machines(run: Run, machines: Mapping[str, Facts]) -> list[ComparedFact]:
     declared = list(run.manifest.differences.declared)
     flat = {environment: dict(flatten(facts)) for environment, facts in machines.items()}
     names = list(dict.fromkeys(name for facts in flat.values() for name in facts))
     declared += _absent(machines.values(), declared)
-    facts = [_compare(name, {e: values.get(name) for e, values in flat.items()}, declared) for name in names]
-    facts = _add_runner_differences(run, facts)
-    differences = [fact for fact in facts if fact.status is not FactStatus.EQUAL]
-    ranks = list(FactStatus)
-    return sorted(differences + _group_equal(facts), key=lambda fact: ranks.index(fact.status))
+    return [_compare(name, {e: values.get(name) for e, values in flat.items()}, declared) for name in names]
 
 
 def machines_under_test(run: Run) -> dict[str, Facts]:
@@ -93,18 +107,6 @@ def machines_under_test(run: Run) -> dict[str, Facts]:
     facts = {host.environment: host.recorded for host in run.hosts.values() if host.environment}
     environments = dict.fromkeys([run.baseline.environment, *(arm.environment for arm in run.arms)])
     return {environment: facts[environment] for environment in environments if environment in facts}
-
-
-def flatten(facts: Facts, prefix: str = "") -> Iterable[tuple[str, str]]:
-    """(name, value) of each compared fact, nested ones as `servers: nginx: version`."""
-    for key, value in facts.items():
-        if not prefix and key not in COMPARED:
-            continue
-        name = f"{prefix}: {key}" if prefix else key
-        if isinstance(value, dict):
-            yield from flatten(value, name)
-        else:
-            yield name, "—" if value is None else str(value)
 
 
 def _compare(name: str, values: dict[str, str | None], declared: list[str]) -> ComparedFact:
@@ -133,11 +135,25 @@ def _add_runner_differences(run: Run, facts: list[ComparedFact]) -> list[Compare
     """Add the differences that only the runner saw: it compared the machines as they were in the run."""
     for difference in run.manifest.differences.undeclared:
         name = difference.fact
-        if any(covers(name, fact.name) and fact.status is FactStatus.UNDECLARED for fact in facts):
-            continue
         values = {environment: short(str(value)) for environment, value in difference.values.items()}
+        if any(covers(name, fact.name) and fact.status is FactStatus.UNDECLARED for fact in facts):
+            facts = [replace(fact, values={**values, **fact.values}) if fact.name == name else fact for fact in facts]
+            continue
         facts = [fact for fact in facts if not covers(name, fact.name)]
         facts.append(ComparedFact(name, FactStatus.UNDECLARED, values))
+    return facts
+
+
+def _add_changes(run: Run, facts: list[ComparedFact]) -> list[ComparedFact]:
+    """Add what changes did to their machines, by what they say of it; such a fact is not equal any more."""
+    changes = run.manifest.experiment.changes
+    for difference in run.manifest.differences.changed:
+        by_command = any(
+            changes[environment].explains is None for environment in difference.values if environment in changes
+        )
+        values = {environment: value and short(str(value)) for environment, value in difference.values.items()}
+        facts = [fact for fact in facts if (fact.name, fact.status) != (difference.fact, FactStatus.EQUAL)]
+        facts.append(ComparedFact(difference.fact, FactStatus.CHANGED if by_command else FactStatus.DECLARED, values))
     return facts
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from vmtoll.analysis.equality import flatten, scenario_facts
+from vmtoll.analysis.equality import scenario_facts
 from vmtoll.analysis.run import Run
 from vmtoll.model.agreement import RunDifference
-from vmtoll.model.facts import Facts, kvm_hosts, machine_of
+from vmtoll.model.facts import Facts, flatten, kvm_hosts, machine_of
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.metric import METRICS, Metric, loop_of
 from vmtoll.model.trial import Arm, Scenario

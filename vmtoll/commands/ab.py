@@ -12,11 +12,19 @@ from vmtoll.commands import values
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.conclude import load_and_analyse, write_conclusion
 from vmtoll.commands.help import ERROR, describe
-from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ResultsOption, ResumeOption, UntilOption
+from vmtoll.commands.options import (
+    DiffersInOption,
+    InventoryOption,
+    JsonOption,
+    LimitOption,
+    ResultsOption,
+    ResumeOption,
+    UntilOption,
+)
 from vmtoll.commands.pair import Pair, show
 from vmtoll.files import write_durably
+from vmtoll.model.change import Change
 from vmtoll.model.errors import UserError
-from vmtoll.model.experiment import Change
 from vmtoll.model.metric import METRICS, loop_of
 from vmtoll.paths import RESULTS
 
@@ -82,6 +90,7 @@ def ab(
         typer.Option(help="Command that makes the second environment, a name of your own, out of the first."),
     ] = None,
     revert: Annotated[str, typer.Option(help="Command that undoes --apply, between blocks and at the end.")] = "",
+    differs_in: DiffersInOption = None,
     on: Annotated[
         Literal["machine", "host"], typer.Option(help="Where --apply and --revert run: the machine, or its KVM host.")
     ] = "machine",
@@ -109,9 +118,12 @@ def ab(
         raise UserError(f"{baseline} is both sides; name two environments")
     if bool(apply) != bool(revert):
         raise UserError("--apply and --revert go together: the first environment is what --revert restores")
+    if differs_in and not apply:
+        raise UserError("--differs-in says what --apply changes; give that too, or leave it out")
+    change = {"apply": apply, "revert": revert, "differs_in": differs_in, "on": on, "boots": boots}
     pair = Pair(
         baseline, other, server or ["nginx"], workload or ["site-steady"], blocks, duration_s, link,
-        change=Change(apply=apply, revert=revert, on=on, boots=boots, limit_s=command_limit_s) if apply else None,
+        change=Change.model_validate(change | {"limit_s": command_limit_s}) if apply else None,
     )  # fmt: skip
     if junit and not junit.parent.is_dir():
         raise UserError(f"--junit {junit}: there is no folder {junit.parent}; make it, or name another file")

@@ -10,7 +10,14 @@ import typer
 from vmtoll.commands.ab import Exit
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import ERROR, describe
-from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ResultsOption, UntilOption
+from vmtoll.commands.options import (
+    DiffersInOption,
+    InventoryOption,
+    JsonOption,
+    LimitOption,
+    ResultsOption,
+    UntilOption,
+)
 from vmtoll.commands.pair import lab_for, requests_of, requests_text
 from vmtoll.commands.progress import Progress
 from vmtoll.model.errors import UserError, VmtollError
@@ -28,6 +35,8 @@ if TYPE_CHECKING:
     from vmtoll.model.bisection import SittingResult
     from vmtoll.model.metric import Metric
 
+# What a build changes that is put on the machine under test, and needs no boot.
+SERVER_BINARY = "binary"
 FOLDER = "bisect"  # in the results folder
 DEFAULT_UNTIL = Until(half_width_pct=1.0, at_most_min=10.0)
 
@@ -78,6 +87,7 @@ def bisect(
     ] = None,
     skip: Annotated[list[str] | None, typer.Option(help="Candidate to skip; several times for several.")] = None,
     machine: Annotated[str, typer.Option(help="Environment whose machine the candidates are put on.")] = METAL,
+    differs_in: DiffersInOption = None,
     on: Annotated[
         Literal["machine", "host"], typer.Option(help="Where --apply and --revert run: the machine, or its KVM host.")
     ] = "machine",
@@ -121,10 +131,15 @@ def bisect(
         "servers": [server], "workloads": [workload], "blocks": blocks, "warmup_s": min(0.5, duration_s),
         "duration_s": duration_s, "link": link,
     }  # fmt: skip
-    change = {"of": machine, "revert": revert, "on": on, "boots": boots, "limit_s": command_limit_s}
+    change: dict[str, Any] = {
+        "of": machine, "revert": revert, "on": on, "boots": boots, "limit_s": command_limit_s,
+        **({"differs_in": differs_in} if differs_in else {}),
+    }  # fmt: skip
     asked = _asked(candidates, git, good, bad, {
         "apply": apply, "build": build, "metric": metric or "", "inventory": str(inventory or ""), **change, **keys,
     })  # fmt: skip
+    if build and not differs_in and on == "machine" and not boots:
+        change["differs_in"] = [SERVER_BINARY]
     _bisect(
         asked, keys, change, apply, build, until or DEFAULT_UNTIL,
         judge=judge, skip=skip or [], metric=metric, at_most_min=at_most_min, link=link, inventory=inventory,

@@ -9,9 +9,9 @@ from vmtoll.commands.conclude import load_and_analyse, write_conclusion
 from vmtoll.commands.consent import ask
 from vmtoll.commands.pair import Pair, cost_text, show
 from vmtoll.guests.diagnosis.measure import change_of
+from vmtoll.model.change import Change
 from vmtoll.model.diagnosis import Diagnosis, State, Tuning
 from vmtoll.model.errors import UserError
-from vmtoll.model.experiment import Change
 from vmtoll.model.inventory import Host
 from vmtoll.model.until import Until
 from vmtoll.runner.plan import change_boots

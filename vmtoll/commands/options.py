@@ -63,6 +63,13 @@ def _or_own(inventory: Path | None) -> Path | None:
     return inventory or own_inventory()
 
 
+DiffersInOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="What --apply changes, several times for several: binary, config or version of servers, a kernel "
+        "parameter, a fact. Other differences are findings (default: it may change anything)."
+    ),
+]
 InventoryOption = Annotated[
     Path | None,
     typer.Option(

@@ -16,8 +16,8 @@ from vmtoll.commands.run import print_plan, schedule
 from vmtoll.files import write_durably
 from vmtoll.guests import profiles
 from vmtoll.lab import embedded, topology
+from vmtoll.model.change import Change
 from vmtoll.model.errors import ExperimentError, UserError
-from vmtoll.model.experiment import Change
 from vmtoll.model.trial import CONTAINER, CONTAINER_HOST_NETWORK, NO_GUESTS
 from vmtoll.model.until import Until
 from vmtoll.model.workload import ClosedWorkload

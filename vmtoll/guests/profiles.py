@@ -78,7 +78,8 @@ class Profile:
         if "/" not in kernel:
             if initrd:
                 raise UserError(
-                    f"{self.file}: {self.name}: initrd: it belongs to a kernel that is a file; give both, or leave it out"
+                    f"{self.file}: {self.name}: initrd: it belongs to a kernel that is a file; give both, or leave it "
+                    "out"
                 )
             return Kernel(package=kernel)
         found = Path(kernel).expanduser()
@@ -86,7 +87,8 @@ class Profile:
             built = [found / name for name in _BUILT if (found / name).is_file()]
             if not built:
                 raise UserError(
-                    f"{self.file}: {self.name}: kernel: {found} has none of {', '.join(_BUILT)}; build it, or name a file"
+                    f"{self.file}: {self.name}: kernel: {found} has none of {', '.join(_BUILT)}; build it, or name a "
+                    "file"
                 )
             found = built[0]
         files = [found, *([Path(initrd).expanduser()] if initrd else [])]

@@ -8,9 +8,9 @@ from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.idle_guests import same_machine
 from vmtoll.machines.recovery import reopen
 from vmtoll.machines.session import Session
+from vmtoll.model.change import Change
 from vmtoll.model.errors import AgentError, ExperimentError, HostLostError, VmtollError
 from vmtoll.model.event import Listener, NotReverted
-from vmtoll.model.experiment import Change
 from vmtoll.model.inventory import Host
 
 # What a command may take beyond its own time limit, and how long a machine may take to revert.

@@ -13,10 +13,9 @@ from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.session import Session
 from vmtoll.model.disclosure import OPERATOR, DisclosedText, Disclosure, disclosed_texts
 from vmtoll.model.errors import AgentError, HostLostError, InventoryError
-from vmtoll.model.facts import COMPARED, Facts, HostFacts, agree, covers, entries_of, is_explained_absence
+from vmtoll.model.facts import Facts, HostFacts
 from vmtoll.model.hardware import Hardware, hardware_of
 from vmtoll.model.inventory import Host, Inventory
-from vmtoll.model.run import Differences, MachineDifference
 from vmtoll.model.trial import Accelerator
 
 _FACTS_LIMIT_S = 180.0
@@ -161,6 +160,19 @@ def keep_handshakes(recorded: Mapping[str, HostFacts], current: Mapping[str, Hos
 
 
 def _facts(session: Session, host: Host) -> HostFacts:
+    try:
+        facts = facts_now(session, host)
+    except AgentError as error:
+        raise InventoryError(f"{error}; is the machine provisioned?") from error
+    if host.role == "kvm_host":
+        _add_others(session, host, facts)
+    return facts
+
+
+def facts_now(session: Session, host: Host) -> HostFacts:
+    """The facts of a machine as it is now; of a KVM host without the guests of others. Raises AgentError,
+    HostLostError.
+    """
     environments = [e for e, h in session.inventory.suts.items() if h.name == host.name]
     under_test, args = session.inventory.under_test, dict[str, str | list[str]]()
     if host in under_test and session.resolved.site:
@@ -168,26 +180,21 @@ def _facts(session: Session, host: Host) -> HostFacts:
     if host.role == "kvm_host":
         args["uri"] = host.libvirt_uri
         args["domains"] = [h.vars.domain for h in under_test if h.vars.kvm_host == host.name and h.vars.domain]
-    try:
-        facts: Facts = session.line(host).call("facts", _FACTS_LIMIT_S, **args)
-    except AgentError as error:
-        raise InventoryError(f"{error}; is the machine provisioned?") from error
-    if host.role == "kvm_host":
-        _add_others(session, host, facts)
+    facts: Facts = session.line(host).call("facts", _FACTS_LIMIT_S, **args)
     role = "sut" if environments else "sibling" if host in under_test else host.role
     workers = host.vars.workers if "workers" in host.vars.model_fields_set else None
     return HostFacts(role=role, environment=environments[0] if environments else None, workers=workers, **facts)
 
 
-def _add_others(session: Session, host: Host, facts: Facts) -> None:
+def _add_others(session: Session, host: Host, facts: HostFacts) -> None:
     """Add the definitions of a host's guests that libvirt does not run, and the version of what runs them."""
     for guest in session.inventory.under_test:
         if guest.vars.kvm_host == host.name and guest.guest_name and not guest.vars.domain:
             on_host = hypervisors.of(guest, session.line(host))
             try:
-                facts.setdefault("domains", {})[guest.guest_name] = on_host.definition().xml
+                facts.domains = {**facts.domains, guest.guest_name: on_host.definition().xml}
                 if version := on_host.version():
-                    facts["qemu_version"] = version
+                    facts.qemu_version = version
             except AgentError as error:
                 raise InventoryError(f"{guest.name}: {error}; start it, or correct the inventory") from error
 
@@ -343,58 +350,6 @@ def _names(session: Session, host: Host) -> list[str]:
     texts = {*lines[:1], *" ".join(lines[1:2]).split(), host.address, host.ansible.host or "", host.guest_name or ""}
     texts |= {line for line in lines[2:] if len(line) > 4 and any(letter in "123456789" for letter in line)}
     return sorted(texts - {""})
-
-
-def _compare(fact: str, values: dict[str, Any]) -> list[MachineDifference]:
-    return [] if agree(fact, values.values()) else [MachineDifference(fact=fact, values=values)]
-
-
-def _undeclared(
-    difference: MachineDifference, entries: Sequence[str]
-) -> tuple[MachineDifference | None, Sequence[str]]:
-    """What is left of a difference without the declared ones among its `entries`, and those that were."""
-    name, values = difference.fact, difference.values
-    if whole := [item for item in entries if covers(item, name)]:
-        return None, whole
-    if None in values.values():
-        return (None, entries) if is_explained_absence(entries, name) else (difference, [])
-    if not all(isinstance(value, dict) for value in values.values()):
-        return difference, []
-    differing = {
-        key for value in values.values() for key in value if not agree(key, [v.get(key) for v in values.values()])
-    }
-    declared = {key: [item for item in entries if covers(item, f"{name}: {key}")] for key in differing}
-    left = {e: {key: v for key, v in value.items() if not declared.get(key)} for e, value in values.items()}
-    return next(iter(_compare(name, left)), None), [item for items in declared.values() for item in items]
-
-
-def differences(suts: Mapping[str, Mapping[str, Any]], declared: Sequence[str]) -> Differences:
-    """Differences between the facts of the environments' machines.
-
-    `declared` facts that differ are listed by name, all other differences with their values. A fact that is a mapping
-    is compared entry by entry, under names such as `packages: nginx-light`; `declared` may name parts of an entry, as
-    `servers: *: version`.
-    """
-    undeclared: list[MachineDifference] = []
-    passed: list[str] = []
-    for fact in COMPARED:
-        values = {environment: facts.get(fact) for environment, facts in suts.items()}
-        maps = {environment: v for environment, v in values.items() if isinstance(v, dict)}
-        if len(maps) == len(values):
-            names = sorted({name for v in maps.values() for name in v})
-            fact_differences = [
-                d for n in names for d in _compare(f"{fact}: {n}", {e: v.get(n) for e, v in maps.items()})
-            ]
-        else:
-            fact_differences = _compare(fact, values)
-        if fact in declared:
-            passed += [fact] if fact_differences else []
-            continue
-        entries = entries_of(declared, fact)
-        rest = [_undeclared(difference, entries) for difference in fact_differences]
-        undeclared += [difference for difference, _ in rest if difference]
-        passed += [item for item in entries if any(item in items for _, items in rest)]
-    return Differences(declared=passed, undeclared=undeclared)
 
 
 def accelerator(role: str, virtualization: str, domain_xml: str | None) -> Accelerator:

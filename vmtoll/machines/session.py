@@ -36,9 +36,10 @@ class Session:
     `fully_checked`: each (machine, server) whose files have all been
     compared with `content`.
 
-    `paused`: paused guests by name; `unpausable`: guests that could not be paused; `guests_paused`: number of paused
-    guests on the physical machine of the current trial, None if none idles there. `vcpus`: guest → thread IDs of its
-    virtual CPUs, if libvirt does not run it.
+    `facts`: machine → its facts without any change; `changed`: (environment, machine) → those with the environment's
+    change. `paused`: paused guests by name; `unpausable`: guests that could not be paused; `guests_paused`: number of
+    paused guests on the physical machine of the current trial, None if none idles there. `vcpus`: guest → thread IDs of
+    its virtual CPUs, if libvirt does not run it.
     """
 
     run_id: str
@@ -49,6 +50,7 @@ class Session:
     order_seed: int
     lines: Mapping[str, AgentLine]
     facts: dict[str, HostFacts] = field(default_factory=dict)
+    changed: dict[tuple[str, str], HostFacts] = field(default_factory=dict)
     accelerators: dict[str, Accelerator] = field(default_factory=dict)
     hardware: dict[str, Hardware] = field(default_factory=dict)
     releases: dict[str, str] = field(default_factory=dict)
@@ -105,6 +107,10 @@ class Session:
         """Return whether machines under test can find the processes of their server: not of every service."""
         requests = self.resolved.requests
         return requests is None or requests.service.cpu is not None
+
+    def facts_in(self, environment: str) -> dict[str, HostFacts]:
+        """Machine → its facts in this environment: with its change."""
+        return self.facts | {machine: facts for (name, machine), facts in self.changed.items() if name == environment}
 
     @property
     def reference(self) -> HostFacts:

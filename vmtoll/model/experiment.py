@@ -4,15 +4,15 @@ import itertools
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from vmtoll.model.capacity import SharesOf
+from vmtoll.model.change import Change
 from vmtoll.model.density import Density
 from vmtoll.model.document import Document
 from vmtoll.model.exits import Explain
 from vmtoll.model.facts import ALWAYS_DIFFER
 from vmtoll.model.first_answer import FirstAnswer
-from vmtoll.model.inventory import HostTuning
 from vmtoll.model.operation import Operation
 from vmtoll.model.service import Service
 from vmtoll.model.trial import METAL, Arm, MachineKind, kind_of
@@ -119,57 +119,6 @@ class Claim(Document):
         if self.over and self.within_pct is None and self.published and self.published[0] == self.published[1]:
             raise ValueError("published: equal figures give no direction; say within_pct")
         return self
-
-
-class Change(Document):
-    """A change of a machine as an environment of its own: commands that bring it about and undo it, by a shell, or
-    settings that vmtoll sets, reads back and restores.
-    """
-
-    of: str = Field(default=METAL, description="environment whose machine is changed")
-    apply: str = Field(default="", description="command that puts the change in place, before each of its trials")
-    settings: HostTuning | None = Field(
-        default=None,
-        description="instead, or with it: settings as in `vmtoll_tuning`, of the machine, or of a guest's KVM host",
-    )
-    sysctls: dict[str, str] = Field(
-        default_factory=dict, description="likewise: kernel parameters of the machine, of a guest inside of it"
-    )
-    revert: str = Field(
-        default="",
-        description="command that undoes it, before trials without it, at the end and after a kill; changes with the "
-        "same command replace each other without it; empty: nothing is undone",
-    )
-    on: Literal["machine", "host"] = Field(
-        default="machine", description="where they run: the machine, or the KVM host of a guest"
-    )
-    boots: bool = Field(default=False, description="the machine boots after them; a guest gets a new QEMU process")
-    limit_s: float = Field(default=600.0, gt=0, description="time limit of a command, wall clock")
-
-    @field_validator("sysctls", mode="before")
-    @classmethod
-    def _texts(cls, given: object) -> object:
-        return {str(key): str(value) for key, value in given.items()} if isinstance(given, Mapping) else given
-
-    @model_validator(mode="after")
-    def _changes_something(self) -> Self:
-        if not (self.apply or self.values or self.sysctls):
-            raise ValueError("give apply, settings or sysctls: nothing would change")
-        if self.revert and not self.apply:
-            raise ValueError("revert: there is no apply to undo; vmtoll restores settings and sysctls by itself")
-        if self.boots and self.sysctls:
-            raise ValueError("boots: kernel parameters do not outlast a boot; leave one of the two out")
-        return self
-
-    @property
-    def values(self) -> dict[str, str | int]:
-        """The settings that it sets."""
-        return self.settings.model_dump(exclude_none=True) if self.settings else {}
-
-    @property
-    def is_declared(self) -> bool:
-        """Whether what differs is known: settings and kernel parameters alone."""
-        return not self.apply
 
 
 class ProfileVariant(Document):
@@ -367,6 +316,10 @@ class Experiment(Document):
                 )
             if change.on == "host" and kind_of(change.of) is not MachineKind.GUEST:
                 raise ValueError(f"changes: {name}: on: {change.of} has no KVM host; leave it out")
+            if change.boots and change.values and kind_of(change.of) is not MachineKind.GUEST:
+                raise ValueError(
+                    f"changes: {name}: boots: settings of {change.of} do not outlast its boot; leave one out"
+                )
         return self
 
     def machine_of(self, environment: str) -> str:

@@ -133,6 +133,18 @@ COMPARED = [fact.name for fact in FACTS if fact.compared]
 ALWAYS_DIFFER = [fact.name for fact in FACTS if fact.boot]
 
 
+def flatten(facts: Facts, prefix: str = "") -> Iterable[tuple[str, str]]:
+    """(name, value) of each compared fact, nested ones as `servers: nginx: version`."""
+    for key, value in facts.items():
+        if not prefix and key not in COMPARED:
+            continue
+        name = f"{prefix}: {key}" if prefix else key
+        if isinstance(value, dict):
+            yield from flatten(value, name)
+        else:
+            yield name, "—" if value is None else str(value)
+
+
 def covers(item: str, name: str) -> bool:
     """Return whether a declared difference is about a fact: `nic` covers `nic: driver` too, `servers: *: version` the
     version of each server.

@@ -24,10 +24,13 @@ class MachineDifference(Document):
 
 
 class Differences(Document):
-    """`declared`: differing facts that the experiment declares; `undeclared`: the other differing facts."""
+    """`declared`: differing facts that the experiment declares; `undeclared`: the other differing facts; `changed`:
+    those in which a machine with a change differs from itself by what the change does.
+    """
 
     declared: list[str] = Field(default_factory=list)
     undeclared: list[MachineDifference] = Field(default_factory=list)
+    changed: list[MachineDifference] = Field(default_factory=list)
 
 
 class Skipped(Document):

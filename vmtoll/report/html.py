@@ -41,6 +41,7 @@ HEADINGS = ("requests per second", "p99", "server CPU per request", "CPU per req
 STATUS_TITLES = {
     FactStatus.UNDECLARED: "Undeclared differences",
     FactStatus.ONE_SIDED: "Seen on one side only",
+    FactStatus.CHANGED: "What a change did",
     FactStatus.DECLARED: "Declared differences",
     FactStatus.EQUAL: "Equal on all sides",
 }

@@ -16,6 +16,7 @@ from vmtoll.machines import facts
 from vmtoll.machines.boots import is_reboot_due, reboot
 from vmtoll.machines.changes import check_settings, revert_all, revert_left, undo_operations
 from vmtoll.machines.connection import AgentLine
+from vmtoll.machines.differences import differences
 from vmtoll.machines.idle_guests import resume_all, resume_left, settle
 from vmtoll.machines.recovery import restore, take
 from vmtoll.machines.session import Session, TrialReporter
@@ -388,7 +389,7 @@ def _new_manifest(session: Session, planned: Plan, disclosure: Disclosure) -> Ma
         lab=inventory.client.vars.lab,
         link=inventory.link,
         link_mbit=inventory.link_mbit,
-        differences=facts.differences(suts, resolved.experiment.declared_differences),
+        differences=differences(suts, resolved.experiment.declared_differences),
         skipped=list(resolved.skipped),
         trials_planned=len(planned.trials),
         hidden_pct=round(gates.hidden_pct(resolved.experiment.duration_s), 2),

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from vmtoll.model import columns
+from vmtoll.model.change import SERVER_PARTS, Change, is_sysctl
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.experiment import Claim, Experiment
 from vmtoll.model.facts import COMPARED
@@ -86,6 +87,16 @@ def check_declared(path: Path, declared: Sequence[str]) -> None:
     of_parts = list(dict.fromkeys(item.partition(": ")[0] for item in declared if item not in whole))
     for names in (whole, of_parts):
         check_names(path, "declared_differences[]", "fact", names, COMPARED)
+
+
+def check_changes(path: Path, changes: Mapping[str, Change]) -> None:
+    """Raise ExperimentError unless each change says by a fact, or a kernel parameter, what its command changes."""
+    for name, change in changes.items():
+        named = [item for item in change.differs_in or () if not is_sysctl(item)]
+        facts = [item.partition(": ")[0] for item in named]
+        check_names(
+            path, f"changes.{name}.differs_in", "fact", list(dict.fromkeys(facts)), [*SERVER_PARTS, *COMPARED]
+        )  # fmt: skip
 
 
 def check_operations(path: Path, experiment: Experiment, workloads: Mapping[str, Workload]) -> None:

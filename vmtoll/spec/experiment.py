@@ -23,6 +23,7 @@ from vmtoll.spec import density, during, sources, vary
 from vmtoll.spec import service as services
 from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.consistency import (
+    check_changes,
     check_claims,
     check_declared,
     check_environments,
@@ -163,6 +164,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     servers = experiment.servers if experiment.service else registry.servers()
     check_names(path, "servers[]", "server", experiment.servers, servers)
     check_declared(path, experiment.declared_differences)
+    check_changes(path, experiment.changes)
     if experiment.noise_floor:
         floor = experiment.noise_floor
         check_names(path, "noise_floor.environment", "environment", [floor.environment], experiment.environments)

@@ -20,7 +20,6 @@ from vmtoll.spec.catalog import Registry
 from vmtoll.spec.documents import Keys, check_names, read
 from vmtoll.spec.server import read_servers, template_file
 
-
 # QEMU's machine type that libvirt does not know.
 MICROVM = "microvm"
 

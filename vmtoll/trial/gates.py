@@ -49,6 +49,7 @@ capacity-unknown, timed-out, tool-failed, server-failed, host-lost
 import math
 from collections.abc import Mapping, Sequence
 
+from vmtoll.model.facts import covers
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.payload import (
     ClockSources,
@@ -370,9 +371,9 @@ def sysctls(
     differences = tuple(
         Difference(name, value, str(observed.get(name)))
         for name, value in reference.items()
-        if observed.get(name) != value
+        if observed.get(name) != value and not any(covers(item, f"sysctls: {name}") for item in declared)
     )
-    if not differences or "sysctls" in declared:
+    if not differences:
         return []
     return [Finding(Code.SYSCTL, machine=machine, payload=Sysctls(differences))]
 

@@ -51,25 +51,34 @@ class TrialServer:
         return self.driver.machines.server_on(line, self.server)
 
     def _unlike_reference(self, line: AgentLine, started: StartedServer) -> list[Finding]:
+        """Findings on what no declared difference explains, and none of the arm's change. What either explains is
+        compared with what it was when the run saw it first.
+        """
         session, machine, declared = self.session, line.host.name, self.driver.experiment.declared_differences
-        server = self._on(line)
+        server, environment = self._on(line), self.driver.spec.arm.environment
         of_content = gates.content(session.content["digest"], session.facts[machine].content_digest, machine)
-        change = self.driver.experiment.changes.get(self.driver.spec.arm.environment)
-        if change and not change.is_declared:
+        change = self.driver.experiment.changes.get(environment)
+        if change and change.explains is None:
             return of_content  # the server, or the kernel's parameters, may be what the change is about
-        expected = dict(session.reference.sysctls)
-        # What differs by design is compared with what it was at the beginning.
-        own = session.facts[machine].server(server).model_dump()
+        explained = change.explains or [] if change else []
+        own = session.facts_in(environment)[machine]
+        fingerprint, sysctls = own.server(server).model_dump(), dict(session.reference.sysctls)
         by_design = {
-            key: own[key] for key in own if any(covers(item, f"servers: {server}: {key}") for item in declared)
+            key: value
+            for key, value in fingerprint.items()
+            if any(covers(item, f"servers: {server}: {key}") for item in (*declared, *explained))
         }
-        reference = session.reference.server(server).model_dump() | by_design
+        sysctls |= {
+            name: value
+            for name, value in own.sysctls.items()
+            if any(covers(item, f"sysctls: {name}") for item in explained)
+        }
         for name, value in change.sysctls.items() if change else ():
-            if name in expected:
-                expected[name] = " ".join(value.split())
+            if name in sysctls:
+                sysctls[name] = " ".join(value.split())
         return [
-            *gates.fingerprint(reference, started, server, machine),
-            *gates.sysctls(expected, started["sysctls"], machine, declared),
+            *gates.fingerprint(session.reference.server(server).model_dump() | by_design, started, server, machine),
+            *gates.sysctls(sysctls, started["sysctls"], machine, declared),
             *of_content,
         ]
 

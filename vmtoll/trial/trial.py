@@ -10,6 +10,7 @@ import numpy as np
 
 from vmtoll.machines.changes import alter
 from vmtoll.machines.connection import AgentLine
+from vmtoll.machines.differences import note_change
 from vmtoll.machines.recovery import wait_until_booted
 from vmtoll.machines.session import Session, TrialReporter
 from vmtoll.model.errors import (
@@ -189,6 +190,7 @@ class Trial:
         if self.session.resolved.experiment.variants:
             self.tell(Phase.ALTERING)
             alter(self.session, self.spec.arm.environment, self.tell.listener)
+            note_change(self.session, self.spec.arm.environment)
         if self.driver.operation:
             self.driver.operation.prepare()
         self.tell(Phase.STARTING)
@@ -292,7 +294,8 @@ class Trial:
 
     def _stop_watch(self) -> tuple[dict[Role, LoadObservations], list[Finding]]:
         """Stop and store the samples; return the observations of each load, and the findings."""
-        sources = {name: facts.clock_source or "" for name, facts in self.session.facts.items()}
+        facts_by_machine = self.session.facts_in(self.spec.arm.environment)
+        sources = {name: facts.clock_source or "" for name, facts in facts_by_machine.items()}
         table, observations, findings = self.watch.stop(sources)
         self.session.store.write_file(f"samples/{self.name}.csv", table)
         # A cold workload is slow at the start on purpose.

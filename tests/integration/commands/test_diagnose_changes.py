@@ -15,8 +15,8 @@ from tests.integration.commands.test_diagnose import diagnose
 from tests.support.libvirt import MISSING, libvirtd
 from vmtoll.guests.diagnosis.measure import change_of
 from vmtoll.machines.connection import AgentLine
+from vmtoll.model.change import Change
 from vmtoll.model.diagnosis import Diagnosis, Tuning
-from vmtoll.model.experiment import Change
 from vmtoll.model.inventory import Host
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)

@@ -12,8 +12,9 @@ from tests.support.measured import run
 from vmtoll.analysis.run import load_run
 from vmtoll.commands.replay import _available_part, interventions_of, measure_again, replay
 from vmtoll.model.agreement import AgreementReason, Status
+from vmtoll.model.change import Change
 from vmtoll.model.errors import UserError
-from vmtoll.model.experiment import Change, Claim
+from vmtoll.model.experiment import Claim
 from vmtoll.model.run import Differences, Manifest
 from vmtoll.model.trial import Arm
 from vmtoll.publish.bundle import open_bundle, publish

@@ -13,6 +13,8 @@ import pytest
 from tests.support.measured import run
 from tests.support.records import records_of
 from vmtoll.agent.applied import NOTE
+from vmtoll.analysis.equality import FactStatus, equality
+from vmtoll.analysis.run import load_run
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.errors import AgentError, ExperimentError
 from vmtoll.model.event import Event, NotReverted, TrialEnded
@@ -278,6 +280,36 @@ def test_a_change_and_its_machine_alternate_by_block(
     assert all(record.primary and record.primary.throughput_rps for record in records)
     assert not any(record.codes & {Code.FINGERPRINT, Code.SYSCTL} for record in records)
     assert not (tmp_path / "metal" / NOTE).exists()
+
+
+@pytest.mark.parametrize(
+    ("differs_in", "codes", "is_open"),
+    [(None, set(), False), (["config"], set(), False), (["binary"], {Code.FINGERPRINT}, True)],
+)
+def test_what_a_command_changed_is_expected_where_it_says_so(
+    project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite, load_tools: None,
+    differs_in: list[str] | None, codes: set[Code], is_open: bool,
+) -> None:  # fmt: skip
+    """The command lengthens a configuration of lighttz by a comment; nothing tells that but its digest."""
+    del load_tools
+    config = tmp_path / "metal/policy.conf"
+    keys = {
+        "apply": f"cp {config} {config}.old && echo '# longer' >>{config}", "revert": f"mv {config}.old {config}",
+        **({} if differs_in is None else {"differs_in": differs_in}),
+    }  # fmt: skip
+    before = config.read_bytes()
+    experiment = rewrite(environments=["metal", "changed"], changes={"changed": keys}, noise_floor=None)
+    measured = load_run(run(experiment, inventory, tmp_path / "r", registry=project))
+    assert config.read_bytes() == before
+    of_gates = {Code.FINGERPRINT, Code.SYSCTL}
+    found = {
+        arm: {c for r in measured.records if r.arm.environment == arm for c in r.codes} for arm in ("metal", "changed")
+    }
+    assert (found["metal"] & of_gates, found["changed"] & of_gates) == (set(), codes)
+    (fact,) = [fact for fact in equality(measured) if fact.name.endswith(": config_sha256")]
+    assert set(fact.values) == {"metal", "changed"} and len(set(fact.values.values())) == 2
+    expected = FactStatus.CHANGED if differs_in is None else FactStatus.DECLARED
+    assert fact.status is (FactStatus.UNDECLARED if is_open else expected)
 
 
 def test_a_stopped_run_leaves_no_change(

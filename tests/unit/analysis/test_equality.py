@@ -67,6 +67,34 @@ def test_what_a_declared_part_does_not_explain_is_undeclared(tmp_path: Path) -> 
     assert {s for name, s in status.items() if "h2o" in name} == {FactStatus.DECLARED}
 
 
+@pytest.mark.parametrize(
+    ("change", "status", "title"),
+    [
+        ({"apply": "make"}, FactStatus.CHANGED, "What a change did: 1"),
+        ({"apply": "make", "differs_in": ["binary"]}, FactStatus.DECLARED, "Declared differences: "),
+    ],
+)
+def test_the_report_shows_what_a_change_did(
+    tmp_path: Path, change: dict[str, object], status: FactStatus, title: str
+) -> None:
+    """By its command, which may have changed anything, or as it says; a fact that it changed is equal no more."""
+    folder = make_run(tmp_path, Truth())
+    manifest = json.loads((folder / "run.json").read_text())
+    manifest["experiment"] |= {"environments": ["metal", "kvm-default", "built"], "changes": {"built": change}}
+    name, values = "servers: nginx: binary_sha256", {"metal": "a", "built": "b"}
+    manifest["differences"]["changed"] = [{"fact": name, "values": values}]
+    other, of_other = "sysctls: net.core.somaxconn", {"metal": "4096", "built": "64"}
+    manifest["differences"]["undeclared"] = [{"fact": other, "values": of_other}]
+    (folder / "run.json").write_text(json.dumps(manifest))
+    run = load_run(folder)
+    facts = {fact.name: (fact.status, fact.values) for fact in equality(run)}
+    assert (facts[name], facts[other]) == ((status, values), (FactStatus.UNDECLARED, of_other))
+    assert analyse(run).undeclared_differences == 1
+    assert title in section(render(run, analyse(run)), "equality")
+    (folder / "hosts.json").write_text(json.dumps({"metal": json.loads((folder / "hosts.json").read_text())["metal"]}))
+    assert {fact.name for fact in equality(load_run(folder))} == {name, other}, "of a single machine nothing else"
+
+
 def test_the_report_shows_what_one_side_lacks(tmp_path: Path) -> None:
     run = load_run(run_of(tmp_path, AES, None))
     assert analyse(run).undeclared_differences == 1

@@ -80,6 +80,11 @@ def exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str) -> o
         (["metal", "kvm-default", "--blocks", "3"], "--blocks"),
         (["metal", "changed", "--apply", "true"], "--apply and --revert go together"),
         (["metal", "kvm-default", "--apply", "true", "--revert", "true"], "changes.kvm-default: is a guest profile"),
+        (["metal", "changed", "--differs-in", "binary"], "--differs-in says what --apply changes; give that too"),
+        (
+            ["metal", "changed", "--apply", "true", "--revert", "true", "--differs-in", "binry", "--dry-run"],
+            "vmtoll: changes.changed.differs_in: unknown fact 'binry' (did you mean 'binary'?)",
+        ),
         (["metal"], "missing argument 'other'"),
     ],
 )

@@ -3,11 +3,15 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.history import git
 from vmtoll import cli
+from vmtoll.model.change import Change
+from vmtoll.runner.run import Plan, plan
+from vmtoll.spec.experiment import Resolved
 
 APPLY = ["--apply", "true {candidate}"]
 
@@ -73,6 +77,30 @@ def test_what_it_takes_is_said_and_a_dry_run_writes_nothing(
     assert exit_code(monkeypatch, tmp_path, *words) == 0
     assert re.search("^7 candidates .*7 sittings and 35 min", capsys.readouterr().out)
     assert not list((tmp_path / "results").rglob("*.*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "differs_in"),
+    [
+        ([], None),
+        (["--build", "make"], ["binary"]),
+        (["--build", "make", "--differs-in", "config"], ["config"]),
+        (["--build", "make", "--boots"], None),
+        (["--differs-in", "kernel", "--differs-in", "vm.swappiness", "--boots"], ["kernel", "vm.swappiness"]),
+    ],
+)
+def test_a_build_of_a_server_differs_in_its_binary_alone(
+    words: list[str], differs_in: list[str] | None, listed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    changes: dict[str, Change] = {}
+
+    def planned(resolved: Resolved, **keys: Any) -> Plan:
+        changes.update(resolved.experiment.changes)
+        return plan(resolved, **keys)
+
+    monkeypatch.setattr("vmtoll.bisect.sitting.plan", planned)
+    assert exit_code(monkeypatch, tmp_path, *APPLY, "--candidates", str(listed), "--dry-run", *words) == 0
+    assert [change.differs_in for change in changes.values()] == [differs_in] * 3
 
 
 def test_the_commits_of_a_history(

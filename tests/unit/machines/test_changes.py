@@ -7,7 +7,7 @@ import pytest
 
 from vmtoll.machines.changes import alter
 from vmtoll.machines.session import Session
-from vmtoll.model.experiment import Change
+from vmtoll.model.change import Change
 from vmtoll.model.inventory import Host, Inventory
 
 

@@ -18,7 +18,24 @@ KEYS: dict[str, Any] = {
     [
         ({"changes": {"a": {}}}, "nothing would change"),
         ({"changes": {"a": {"sysctls": {"vm.swappiness": 1}, "boots": True}}}, "do not outlast a boot"),
-        ({"changes": {"a": {"sysctls": {"vm.swappiness": 1}, "revert": "true"}}}, "there is no apply to undo"),
+        ({"changes": {"a": {"sysctls": {"vm.swappiness": 1}, "revert": "true"}}}, "revert: there is no apply"),
+        (
+            {"changes": {"a": {"sysctls": {"vm.swappiness": 1}, "differs_in": ["kernel"]}}},
+            "differs_in: there is no apply",
+        ),
+        (
+            {"changes": {"a": {"sysctls": {"swappiness": 1}}}},
+            "'swappiness' is no kernel parameter; give its whole name",
+        ),
+        ({"changes": {"a": {"sysctls": {"vm.swappiness": None}}}}, "vm.swappiness: None is no value of a kernel param"),
+        ({"changes": {"a": {"sysctls": {"vm.swappiness": True}}}}, "vm.swappiness: True is no value of a kernel param"),
+        (
+            {
+                "environments": ["metal", "a"],
+                "changes": {"a": {"apply": "true", "settings": {"ksm": "on"}, "boots": True}},
+            },
+            "boots: settings of metal do not outlast its boot",
+        ),
         (
             {"changes": {key: {"apply": "x"} for key in "ab"}, "environments": ["metal", "a", "b"]},
             "a and b differ in nothing",

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from vmtoll.machines.facts import differences
+from vmtoll.machines.differences import differences
 from vmtoll.model.facts import agree
 
 

@@ -11,7 +11,8 @@ from pydantic import TypeAdapter
 from tests.support.snapshots import assert_snapshot
 from tests.support.synthetic_run import closed_load, rate_load, share_load
 from vmtoll.analysis.published import Point, figures
-from vmtoll.model.experiment import Change, ClaimSide
+from vmtoll.model.change import Change
+from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad

@@ -10,7 +10,8 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from tests.support.records import make_record
-from vmtoll.machines.facts import accelerator, differences
+from vmtoll.machines.differences import differences
+from vmtoll.machines.facts import accelerator
 from vmtoll.model.columns import to_csv
 from vmtoll.model.errors import LoadError, ResultsError, ToolError
 from vmtoll.model.exits import ExitPrice, ExitReason, ExplainedTrial

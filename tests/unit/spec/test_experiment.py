@@ -85,6 +85,10 @@ def test_a_comparison_has_a_control_unless_it_says_otherwise(
             r"noise_floor.servers\[0\]: unknown",
         ),
         (
+            {"environments": ["metal", "a"], "changes": {"a": {"apply": "x", "differs_in": ["binry"]}}},
+            r"changes.a.differs_in: unknown fact 'binry' \(did you mean 'binary'\?\); allowed: binary, config, ",
+        ),
+        (
             {"declared_differences": ["kernl"]},
             r"declared_differences\[0\]: unknown fact 'kernl' \(did you mean 'kernel'",
         ),

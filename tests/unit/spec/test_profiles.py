@@ -120,6 +120,10 @@ def test_the_factors_of_two_environments_in_words(folder: Path) -> None:
         "one factor": factors_text(made, "kvm-default-kernel-a", "kvm-default"),
         "two factors": factors_text(made, "kernel-a-cmdline-x-1-y-halt-poll-ns-0", "kvm-default-kernel-a"),
     }
+    changes = {"built": {"apply": "make install", "differs_in": ["binary"]}, "any": {"apply": "true"}}
+    by_command = experiment(folder, environments=["metal", *changes], changes=changes)
+    said["a command"] = factors_text(by_command, "built", "metal")
+    assert not factors_text(by_command, "any", "metal")
     assert_snapshot(Path(__file__).with_name("snapshots") / "factors.txt", {"Factors": said})
     assert not factors_text(made, "kvm-default", "kvm-default")
     unknown = experiment(folder, environments=["kvm-default", "kvm-2009"])
@@ -155,7 +159,7 @@ def test_two_profiles_that_differ_in_nothing_are_named(folder: Path) -> None:
 
 @pytest.mark.parametrize("vary", [{"memory_mib": [None, 1024]}, {"nic_queues": [1, None], "memory_mib": [1024, 2048]}])
 def test_a_value_that_is_the_default_makes_no_other_guest(folder: Path, vary: dict[str, list[object]]) -> None:
-    with pytest.raises(ExperimentError, match="environments: the profiles kvm-default.* differ in nothing"):
+    with pytest.raises(ExperimentError, match=r"environments: the profiles kvm-default.* differ in nothing"):
         experiment(folder, environments=["kvm-default"], vary=vary)
 
 

@@ -2,9 +2,9 @@
 
 import shlex
 
+from vmtoll.model.change import Change
 from vmtoll.model.diagnosis import Diagnosis, State, Step, Tuning
 from vmtoll.model.errors import UserError
-from vmtoll.model.experiment import Change
 
 # In the folder of the machine's notes: the definition of a libvirt guest as it was, until it is restored.
 BEFORE = "var/lib/vmtoll/{guest}-before.xml"

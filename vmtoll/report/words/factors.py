@@ -28,16 +28,17 @@ def factors_text(experiment: Experiment, environment: str, baseline: str) -> str
 
 def _factors(experiment: Experiment, environment: str) -> Mapping[str, str] | None:
     """Factor → its value in an environment, where it is set, with `of`: the environment that it is made out of; None
-    for a change by a command or an operation, which may be anything.
+    for an operation, and for a change by a command that does not say what it changes.
     """
     if environment in experiment.during:
         return None
     change, machine = experiment.changes.get(environment), experiment.machine_of(environment)
-    if change and not change.is_declared:
+    if change and change.explains is None:
         return None
     variant = experiment.profiles.get(machine)
     values = {key: _value(value) for key, value in variant.keys.items()} if variant else {}
     if change:
+        values |= dict.fromkeys(change.differs_in or (), f"that of `{change.apply}`")
         values |= {name: str(value) for name, value in {**change.values, **change.sysctls}.items()}
     return {"of": variant.of if variant else machine, **values}
 

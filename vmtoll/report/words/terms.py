@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from vmtoll.analysis.run import Run
-from vmtoll.model.experiment import Change
+from vmtoll.model.change import Change
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
