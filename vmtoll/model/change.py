@@ -69,7 +69,7 @@ class Change(Document):
         for key, value in given.items():
             if not is_sysctl(str(key)):
                 raise ValueError(f"{key!r} is no kernel parameter; give its whole name, as net.core.somaxconn")
-            if isinstance(value, bool) or not isinstance(value, (str, int)):
+            if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
                 raise ValueError(f"{key}: {value!r} is no value of a kernel parameter; give a number or a text")
         return {str(key): str(value) for key, value in given.items()}
 

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from vmtoll.model.capacity import SharesOf
 from vmtoll.model.change import Change
@@ -128,6 +128,15 @@ class ProfileVariant(Document):
     keys: dict[str, str | int | list[str] | dict[str, Any]] = Field(
         min_length=1, description="keys of a guest profile and their values here; `cmdline` adds to that of `of`"
     )
+
+    @field_validator("keys", mode="before")
+    @classmethod
+    def _of_yaml(cls, given: object) -> object:
+        for key, value in given.items() if isinstance(given, Mapping) else ():
+            is_texts = isinstance(value, list) and all(isinstance(word, str) for word in value)
+            if not (is_texts or isinstance(value, (str, int, Mapping))):
+                raise ValueError(f"{key}: {value!r} is no text, number or list of texts, and no mapping of kvm and tcg")
+        return given
 
 
 class Experiment(Document):

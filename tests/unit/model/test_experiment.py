@@ -28,6 +28,7 @@ KEYS: dict[str, Any] = {
             "'swappiness' is no kernel parameter; give its whole name",
         ),
         ({"changes": {"a": {"sysctls": {"vm.swappiness": None}}}}, "vm.swappiness: None is no value of a kernel param"),
+        ({"changes": {"a": {"sysctls": {"vm.swappiness": ""}}}}, "vm.swappiness: '' is no value of a kernel param"),
         ({"changes": {"a": {"sysctls": {"vm.swappiness": True}}}}, "vm.swappiness: True is no value of a kernel param"),
         (
             {

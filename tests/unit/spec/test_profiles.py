@@ -139,6 +139,7 @@ def test_the_factors_of_two_environments_in_words(folder: Path) -> None:
             {"kvm-ide": {"of": "kvm-default", "keys": {"kernel": "k"}}},
             "profiles.kvm-ide: a guest profile has this name",
         ),
+        ({"a": {"of": "kvm-default", "keys": {"memory_mib": [1]}}}, r"profiles.a.keys: .*memory_mib: \[1\] is no text"),
         ({"b": {"of": "kvm-default", "keys": {"kernel": "k"}}}, "profiles.b: is none of `environments`; add it there"),
     ],
 )
