@@ -139,8 +139,9 @@ def _add_runner_differences(run: Run, facts: list[ComparedFact]) -> list[Compare
         if any(covers(name, fact.name) and fact.status is FactStatus.UNDECLARED for fact in facts):
             facts = [replace(fact, values={**values, **fact.values}) if fact.name == name else fact for fact in facts]
             continue
+        of_all = next((fact.values for fact in facts if fact.name == name and len(fact.values) > len(values)), {})
         facts = [fact for fact in facts if not covers(name, fact.name)]
-        facts.append(ComparedFact(name, FactStatus.UNDECLARED, values))
+        facts.append(ComparedFact(name, FactStatus.UNDECLARED, {**values, **of_all}))
     return facts
 
 

@@ -10,6 +10,26 @@ from vmtoll.model.facts import COMPARED, HostFacts, agree, covers, entries_of, f
 from vmtoll.model.run import Differences, MachineDifference
 
 
+def of_run(session: Session) -> Differences:
+    """The differences between all machines under test, and those between environments of one kin."""
+    experiment, machines = session.resolved.experiment, session.inventory.machines
+    facts = {
+        environment if number == 1 else f"{environment}-{number}": (environment, session.facts[host.name].recorded)
+        for environment, hosts in machines.items()
+        for number, host in enumerate(hosts, start=1)
+    }
+    found = differences({name: recorded for name, (_, recorded) in facts.items()}, experiment.declared_differences)
+    for kin in session.resolved.kin:
+        suts = {
+            name: recorded
+            for name, (environment, recorded) in facts.items()
+            if experiment.machine_of(environment) in kin.environments
+        }
+        undeclared = _merged(found.undeclared, differences(suts, kin.declared).undeclared)
+        found = found.model_copy(update={"undeclared": undeclared})
+    return found
+
+
 def _compare(fact: str, values: dict[str, Any]) -> list[MachineDifference]:
     return [] if agree(fact, values.values()) else [MachineDifference(fact=fact, values=values)]
 

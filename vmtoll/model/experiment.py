@@ -245,7 +245,9 @@ class Experiment(Document):
         description="margin of practical equivalence: a smaller difference is of no importance",
     )
     declared_differences: list[str] = Field(
-        default_factory=lambda: list(ALWAYS_DIFFER), description="facts in which environments may differ"
+        default_factory=lambda: list(ALWAYS_DIFFER),
+        description="facts in which environments may differ; unset: what a guest or a container brings along, between two "
+        "guests what their profiles differ in",
     )
     published_estimator: Estimator = Field(default="median", description="how the source averaged its runs")
     claims: list[Claim] = Field(default_factory=list, description="what the source claimed, judged by this run")

@@ -1,7 +1,7 @@
 """The facts of a machine, in one table: how each fact limits a comparison."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,6 +131,18 @@ FACTS = (
 _MEMORY_TOLERANCE_KIB = 1024
 COMPARED = [fact.name for fact in FACTS if fact.compared]
 ALWAYS_DIFFER = [fact.name for fact in FACTS if fact.boot]
+# What makes a container another environment than its machine, whose kernel it shares.
+OF_A_CONTAINER = ["virtualization", "container", "nic"]
+
+
+@dataclass(frozen=True)
+class Kin:
+    """Environments of which more is known than of all in a run: `declared` has the facts in which they may differ from
+    each other.
+    """
+
+    environments: Sequence[str]
+    declared: Sequence[str]
 
 
 def flatten(facts: Facts, prefix: str = "") -> Iterable[tuple[str, str]]:

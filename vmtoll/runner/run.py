@@ -12,11 +12,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from vmtoll.machines import facts
+from vmtoll.machines import differences, facts
 from vmtoll.machines.boots import is_reboot_due, reboot
 from vmtoll.machines.changes import check_settings, revert_all, revert_left, undo_operations
 from vmtoll.machines.connection import AgentLine
-from vmtoll.machines.differences import differences
 from vmtoll.machines.idle_guests import resume_all, resume_left, settle
 from vmtoll.machines.recovery import restore, take
 from vmtoll.machines.session import Session, TrialReporter
@@ -363,11 +362,6 @@ def _lock_and_compare(session: Session, planned: Plan, tell: Listener) -> None:
 
 def _new_manifest(session: Session, planned: Plan, disclosure: Disclosure) -> Manifest:
     inventory, resolved = session.inventory, session.resolved
-    suts = {
-        environment if number == 1 else f"{environment}-{number}": session.facts[host.name].recorded
-        for environment, hosts in inventory.machines.items()
-        for number, host in enumerate(hosts, start=1)
-    }
     return Manifest(
         run_id=session.run_id,
         experiment=resolved.experiment,
@@ -389,7 +383,7 @@ def _new_manifest(session: Session, planned: Plan, disclosure: Disclosure) -> Ma
         lab=inventory.client.vars.lab,
         link=inventory.link,
         link_mbit=inventory.link_mbit,
-        differences=differences(suts, resolved.experiment.declared_differences),
+        differences=differences.of_run(session),
         skipped=list(resolved.skipped),
         trials_planned=len(planned.trials),
         hidden_pct=round(gates.hidden_pct(resolved.experiment.duration_s), 2),

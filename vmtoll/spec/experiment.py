@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from vmtoll.model.density import Density
 from vmtoll.model.errors import ExperimentError, SiteError
 from vmtoll.model.experiment import Experiment, NoiseFloor, Scale
+from vmtoll.model.facts import Kin
 from vmtoll.model.run import Skipped, UsedFile
 from vmtoll.model.service import Service
 from vmtoll.model.site import Site
@@ -34,7 +35,7 @@ from vmtoll.spec.consistency import (
     unsupported_transports,
 )
 from vmtoll.spec.documents import Keys, check_names, read, validation_error
-from vmtoll.spec.profiles import check_profiles, environment_names, with_factors
+from vmtoll.spec.profiles import check_profiles, environment_names, kin_of, with_factors
 from vmtoll.spec.server import ServerDefinition, read_server
 from vmtoll.spec.used import documents
 from vmtoll.spec.workload import file_of, load_workloads
@@ -65,6 +66,7 @@ class Resolved:
     environments that are not measured, and why; `sources`: server → version and digest of the archive that it is built
     from; `needs`: environment of a tuning step → what its profile needs of a host; `documents`: the files that say all
     of it, for the record. `requests`: what is asked of a service; such an experiment has neither site nor definitions.
+    `kin`: environments that may differ from each other in less than the experiment declares of all.
     """
 
     file: Path
@@ -77,6 +79,7 @@ class Resolved:
     needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     documents: Sequence[UsedFile] = ()
     requests: services.ServiceRequests | None = None
+    kin: Sequence[Kin] = ()
 
     def measures(self, server: str, workload: str) -> bool:
         """Return whether this workload is sent to this server."""
@@ -252,7 +255,7 @@ def resolve(
     resolved = Resolved(
         path, experiment, workloads, site, definitions,
         sources=server_sources.versions, needs={name: _needs(registry, name) for name in steps},
-        documents=documents(registry, used),
+        documents=documents(registry, used), kin=kin_of(experiment, registry),
     )  # fmt: skip
     without_source = [Skipped(server=server, why=why) for server, why in server_sources.skipped.items()]
     available = [definition for server, definition in definitions.items() if server not in server_sources.skipped]

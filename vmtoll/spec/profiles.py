@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.experiment import Experiment, ProfileVariant
+from vmtoll.model.facts import ALWAYS_DIFFER, OF_A_CONTAINER, Kin
 from vmtoll.model.trial import NO_GUESTS
 from vmtoll.paths import VM_IMAGES
 from vmtoll.search_path import SearchPath
@@ -135,17 +136,46 @@ def _content(registry: Registry, name: str, varied: Mapping[str, ProfileVariant]
 
 
 def with_factors(experiment: Experiment, registry: Registry) -> Experiment:
-    """The experiment with the profiles by which its guests differ, and the facts in which they may for this reason."""
+    """The experiment with the profiles by which its guests differ, and the facts in which its environments may for this
+    reason, unless it declares them itself.
+    """
     if experiment.service:
         return experiment
-    machines = list(dict.fromkeys(map(experiment.machine_of, experiment.environments)))
-    profiles = {**variants_of_files(registry, machines), **experiment.profiles}
-    declared = declared_differences(profiles, machines)
-    if declared is None or "declared_differences" in experiment.model_fields_set:
-        return experiment.model_copy(update={"profiles": profiles})
-    if "release" in declared:
-        declared += _configs_of_a_release(registry)
-    return experiment.model_copy(update={"profiles": profiles, "declared_differences": declared})
+    profiles = {**variants_of_files(registry, _machines(experiment)), **experiment.profiles}
+    experiment = experiment.model_copy(update={"profiles": profiles})
+    if "declared_differences" in experiment.model_fields_set:
+        return experiment
+    declared = _declared_of_all(_kin(experiment, registry), experiment)
+    return experiment.model_copy(update={"declared_differences": declared})
+
+
+def kin_of(experiment: Experiment, registry: Registry) -> list[Kin]:
+    """The guests, and the machines and containers, of an experiment that declares no differences of its own: a guest
+    boots another kernel than metal does, so that declares little of two guests.
+    """
+    kin = [] if experiment.service else _kin(experiment, registry)
+    return kin if experiment.declared_differences == _declared_of_all(kin, experiment) else []
+
+
+def _declared_of_all(kin: Sequence[Kin], experiment: Experiment) -> list[str]:
+    """The facts in which the environments may differ: those of their kin, if all are of one."""
+    of_kin = [fact for each in kin for fact in each.declared]
+    is_one = len(kin) == 1 and len(kin[0].environments) == len(_machines(experiment))
+    return list(dict.fromkeys(of_kin if is_one else [*ALWAYS_DIFFER, *of_kin]))
+
+
+def _kin(experiment: Experiment, registry: Registry) -> list[Kin]:
+    machines = _machines(experiment)
+    guests = [name for name in machines if name not in NO_GUESTS]
+    others = [name for name in machines if name in NO_GUESTS]
+    kin = [Kin(others, OF_A_CONTAINER)] if len(others) > 1 else []
+    if len(guests) > 1 and (declared := declared_differences(experiment, guests, registry)) is not None:
+        kin.append(Kin(guests, declared))
+    return kin
+
+
+def _machines(experiment: Experiment) -> list[str]:
+    return list(dict.fromkeys(map(experiment.machine_of, experiment.environments)))
 
 
 def variants_of_files(registry: Registry, environments: Collection[str]) -> dict[str, ProfileVariant]:
@@ -187,9 +217,9 @@ EXPLAINED: Mapping[str, tuple[str, ...]] = {
     "kernel": ("kernel", "mitigations", "memory_kib"),
     "initrd": (),
     "cmdline": ("mitigations", "clock_source", "memory_kib", "cpus_allowed", "smt"),
-    "cpu": ("cpu_model", "mitigations", "microcode", "clock_source"),
+    "cpu": ("cpu_model", "mitigations", "microcode", "clock_source", "smt", "numa_nodes"),
     "memory_mib": ("memory_kib",),
-    "machine": ("clock_source", "nic"),
+    "machine": ("clock_source", "nic", "memory_kib"),
     "emulator": ("cpu_model",),
     **dict.fromkeys(("memory_backing", "cputune", "disk_bus", "disk_target", "controllers"), ()),
     **dict.fromkeys(("nic_backend", "nic_queues"), ()),
@@ -201,19 +231,16 @@ _OF_A_RELEASE = "server_suite"
 _OF_EVERY_GUEST = ("cmdline",)
 
 
-def declared_differences(profiles: Mapping[str, ProfileVariant], machines: Collection[str]) -> list[str] | None:
-    """The facts in which these guests may differ, by the keys of profiles in which they do; None where that is not all
-    that they differ in, or not known.
+def declared_differences(experiment: Experiment, guests: Collection[str], registry: Registry) -> list[str] | None:
+    """The facts in which these guests may differ, by the keys of their profiles in which they do; None where a profile
+    does not say what its guest is.
     """
-    if not profiles or set(NO_GUESTS) & set(machines):
+    contents = [_filled_in(registry, name, experiment) for name in guests]
+    if not all(contents):
         return None
-    bases = {variant.of for variant in profiles.values()} | {name for name in machines if name not in profiles}
-    keys = {key for variant in profiles.values() for key in variant.keys}
-    if len(bases) > 1 or not keys <= set(EXPLAINED):
-        return None
-    return list(
-        dict.fromkeys([*_OF_EVERY_GUEST, *(fact for key in EXPLAINED if key in keys for fact in EXPLAINED[key])])
-    )
+    keys = [key for key in EXPLAINED if any(content.get(key) != contents[0].get(key) for content in contents)]
+    declared = list(dict.fromkeys([*_OF_EVERY_GUEST, *(fact for key in keys for fact in EXPLAINED[key])]))
+    return declared + (_configs_of_a_release(registry) if "release" in declared else [])
 
 
 def _configs_of_a_release(registry: Registry) -> list[str]:

@@ -67,6 +67,19 @@ def test_what_a_declared_part_does_not_explain_is_undeclared(tmp_path: Path) -> 
     assert {s for name, s in status.items() if "h2o" in name} == {FactStatus.DECLARED}
 
 
+def test_a_difference_of_kin_shows_the_values_of_all(tmp_path: Path) -> None:
+    """Metal's kernel and a guest's differ by design, and a container's from metal's does not."""
+    folder = run_of(tmp_path, None, None, ["kernel"])
+    hosts, manifest = (json.loads((folder / name).read_text()) for name in ("hosts.json", "run.json"))
+    for machine, kernel in (("metal", "6.1"), ("kvm-default", "6.12")):
+        hosts[machine]["kernel"] = kernel
+    manifest["differences"]["undeclared"] = [{"fact": "kernel", "values": {"metal": "6.1"}}]
+    (folder / "hosts.json").write_text(json.dumps(hosts))
+    (folder / "run.json").write_text(json.dumps(manifest))
+    (fact,) = [fact for fact in equality(load_run(folder)) if fact.name == "kernel"]
+    assert (fact.status, fact.values) == (FactStatus.UNDECLARED, {"metal": "6.1", "kvm-default": "6.12"})
+
+
 @pytest.mark.parametrize(
     ("change", "status", "title"),
     [

@@ -10,7 +10,7 @@ from tests.support.snapshots import assert_snapshot
 from vmtoll.guests import profiles
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.experiment import Experiment, ProfileVariant
-from vmtoll.model.facts import ALWAYS_DIFFER, COMPARED
+from vmtoll.model.facts import ALWAYS_DIFFER, COMPARED, OF_A_CONTAINER, Kin
 from vmtoll.report.words import factors_text, profile_text
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import load
@@ -108,8 +108,35 @@ def test_a_profile_of_a_file_that_builds_on_another_is_a_factor_too(folder: Path
     assert made.profiles == {"cloud": ProfileVariant(of="kvm-default", keys={"kernel": "linux-image-cloud-amd64"})}
     assert made.declared_differences == ["cmdline", "kernel", "mitigations", "memory_kib"]
     assert experiment(folder, environments=["metal", "cloud"]).declared_differences == ALWAYS_DIFFER
-    stranger = experiment(folder, environments=["kvm-default", "cloud", "kvm-2009"])
-    assert stranger.declared_differences == ALWAYS_DIFFER, "kvm-2009 differs in much else"
+    strangers = experiment(folder, environments=["kvm-2009", "cloud"]).declared_differences
+    assert {"kernel", "cpu_model", "nic", "memory_kib"} <= set(strangers), "two machine types differ in memory"
+    assert not {"virtualization", "cpus_allowed", "governor", "release"} & set(strangers)
+    (folder / "environments/of-others.yml").write_text("description: a guest of others\n")
+    assert experiment(folder, environments=["kvm-default", "of-others"]).declared_differences == ALWAYS_DIFFER
+
+
+def test_guests_and_containers_may_differ_in_less_from_their_kin_than_from_the_others(folder: Path) -> None:
+    """Metal and a container have one kernel, two guests without another `kernel` have one each that is the same."""
+    assert kin(folder, environments=["metal", "kvm-default"]) == (ALWAYS_DIFFER, [])
+    pair = ["metal", "container"]
+    assert kin(folder, environments=pair) == (OF_A_CONTAINER, [Kin(pair, OF_A_CONTAINER)])
+    guests = ["kvm-default", "kvm-multiqueue"]
+    of_both = [Kin(pair, OF_A_CONTAINER), Kin(guests, ["cmdline"])]
+    assert kin(folder, environments=[*pair, *guests]) == (ALWAYS_DIFFER, of_both)
+    assert kin(folder, environments=[*pair, *guests], declared_differences=["kernel"]) == (["kernel"], [])
+    changes = {"thp": {"of": "kvm-default", "apply": "true"}}
+    assert kin(folder, environments=["kvm-default", "thp"], changes=changes) == (ALWAYS_DIFFER, [])
+    (folder / "environments/old.yml").write_text("of: [kvm-default]\nrelease: bookworm\n")
+    declared, ((of_guests),) = kin(folder, environments=["metal", "kvm-default", "old"])
+    assert {"release", "packages", "servers: *: binary_sha256"} <= set(of_guests.declared) <= set(declared)
+
+
+def kin(folder: Path, **keys: object) -> tuple[list[str], list[Kin]]:
+    """What an experiment declares of all of its environments, and of those that are kin."""
+    file = folder / "experiments/mine.yml"
+    file.write_text(yaml.safe_dump(KEYS | keys, sort_keys=False))
+    resolved = load(file)
+    return resolved.experiment.declared_differences, list(resolved.kin)
 
 
 def test_the_factors_of_two_environments_in_words(folder: Path) -> None:
