@@ -199,9 +199,10 @@ def _check(file: Path, key: str, value: Any, defaults: Mapping[str, Any]) -> Non
         raise UserError(f"{file}: {key}: {value!r} is not {words}, from 1 on")
 
 
-def _is_amount(value: int | str) -> bool:
+def _is_amount(value: object) -> bool:
     """Return whether this is a number from 1 on, or a template of one."""
-    return "{{" in value if isinstance(value, str) and not value.isdecimal() else int(value) > 0
+    text = str(value)
+    return "{{" in text or (text.isdecimal() and int(text) > 0)
 
 
 def _kind(key: str, default: Any) -> tuple[type | tuple[type, ...], str]:

@@ -246,8 +246,8 @@ class Experiment(Document):
     )
     declared_differences: list[str] = Field(
         default_factory=lambda: list(ALWAYS_DIFFER),
-        description="facts in which environments may differ; unset: what a guest or a container brings along, between two "
-        "guests what their profiles differ in",
+        description="facts in which environments may differ; unset: what a guest or a container brings along, between "
+        "two guests what their profiles differ in",
     )
     published_estimator: Estimator = Field(default="median", description="how the source averaged its runs")
     claims: list[Claim] = Field(default_factory=list, description="what the source claimed, judged by this run")
