@@ -26,8 +26,14 @@ Rewrite = Callable[..., Path]
 Sockets = dict[str, str]
 
 
+@pytest.fixture(params=["pc", "microvm,x-option-roms=off"], ids=["pc", "microvm"])
+def machine(request: pytest.FixtureRequest) -> str:
+    """QEMU's machine type; libvirt knows no microvm."""
+    return str(request.param)
+
+
 @pytest.fixture
-def sockets(guests: Path, tmp_path: Path) -> Iterator[Sockets]:
+def sockets(guests: Path, tmp_path: Path, machine: str) -> Iterator[Sockets]:
     """Guest → its QMP socket; the inventory `guests` names these instead of libvirt's domains."""
     tree: dict[str, Any] = yaml.safe_load(guests.read_text())
     guest_variables = tree["all"]["children"]["kvm_guests"]["hosts"]
@@ -36,7 +42,7 @@ def sockets(guests: Path, tmp_path: Path) -> Iterator[Sockets]:
         for name in GUESTS:
             folder = tmp_path / f"qemu-{name}"
             folder.mkdir()
-            path = stack.enter_context(qemu(folder, "-nodefaults", "-name", name, stopped=False))
+            path = stack.enter_context(qemu(folder, "-nodefaults", "-M", machine, "-name", name, stopped=False))
             paths[name] = str(path)
             guest_variables[name] = {k: v for k, v in guest_variables[name].items() if k != "vmtoll_domain"} | {
                 "vmtoll_qmp_socket": str(path)
@@ -50,7 +56,7 @@ def status(socket: str) -> str:
 
 
 def test_an_idle_guest_is_paused_and_a_busy_one_is_counted(
-    project: Registry, guests: Path, sockets: Sockets, tmp_path: Path, rewrite: Rewrite
+    project: Registry, guests: Path, sockets: Sockets, machine: str, tmp_path: Path, rewrite: Rewrite
 ) -> None:
     statuses: dict[str, set[str]] = {}
 
@@ -73,8 +79,10 @@ def test_an_idle_guest_is_paused_and_a_busy_one_is_counted(
     facts = json.loads((folder / "hosts.json").read_text())["host"]
     assert facts["qemu_version"].startswith("QEMU ")
     assert 'type="qemu"' in facts["domains"]["guest-1"]
+    assert f'machine="{machine.partition(",")[0]}"' in facts["domains"]["guest-1"]
 
 
+@pytest.mark.parametrize("machine", ["pc"])
 def test_a_run_with_a_guest_that_does_not_run_begins_not(
     project: Registry, guests: Path, sockets: Sockets, tmp_path: Path, rewrite: Rewrite
 ) -> None:
