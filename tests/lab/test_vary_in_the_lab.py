@@ -7,6 +7,8 @@ import yaml
 
 from tests.lab.records import measure, primary
 from tests.lab.the_lab import Ssh
+from vmtoll.analysis.equality import FactStatus, equality
+from vmtoll.analysis.run import load_run
 from vmtoll.model.event import Event, TrialEnded
 from vmtoll.model.finding import Code
 
@@ -33,7 +35,7 @@ def test_the_host_and_the_guest_are_set_for_each_arm_and_restored(lab: Path, ssh
             now = f"[{wanted}]" in THP.read_text(), ssh("kvm", SOMAXCONN)
             seen.setdefault(event.record.arm.environment, set()).add(now)
 
-    _, records = measure(experiment, lab / "inventory.yml", tmp_path / "results", look)
+    run_dir, records = measure(experiment, lab / "inventory.yml", tmp_path / "results", look)
     name = f"transparent-hugepage-{wanted}"
     assert seen == {
         "kvm-default": {(False, limit)}, "somaxconn-256": {(False, "256")}, name: {(True, limit)},
@@ -43,3 +45,6 @@ def test_the_host_and_the_guest_are_set_for_each_arm_and_restored(lab: Path, ssh
     for record in records:
         assert primary(record).throughput_rps
         assert not record.codes & {Code.SYSCTL, Code.FINGERPRINT}
+    (fact,) = [fact for fact in equality(load_run(run_dir)) if fact.status is not FactStatus.EQUAL]
+    assert (fact.name, fact.status) == ("sysctls: net.core.somaxconn", FactStatus.DECLARED)
+    assert fact.values == {"kvm-default": limit, "somaxconn-256": "256", f"{name}-somaxconn-256": "256"}

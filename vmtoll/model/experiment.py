@@ -327,7 +327,7 @@ class Experiment(Document):
                 )
             if change.on == "host" and kind_of(change.of) is not MachineKind.GUEST:
                 raise ValueError(f"changes: {name}: on: {change.of} has no KVM host; leave it out")
-            if change.boots and change.values and kind_of(change.of) is not MachineKind.GUEST:
+            if change.boots and change.values and kind_of(change.of) is MachineKind.METAL:
                 raise ValueError(
                     f"changes: {name}: boots: settings of {change.of} do not outlast its boot; leave one out"
                 )
