@@ -13,7 +13,7 @@ from vmtoll.commands.answer import print_json
 from vmtoll.commands.conclude import load_and_analyse, write_conclusion
 from vmtoll.commands.help import ERROR, describe
 from vmtoll.commands.options import (
-    DiffersInOption,
+    DIFFERS_IN,
     InventoryOption,
     JsonOption,
     LimitOption,
@@ -90,7 +90,7 @@ def ab(
         typer.Option(help="Command that makes the second environment, a name of your own, out of the first."),
     ] = None,
     revert: Annotated[str, typer.Option(help="Command that undoes --apply, between blocks and at the end.")] = "",
-    differs_in: DiffersInOption = None,
+    differs_in: Annotated[list[str] | None, typer.Option(help=f"{DIFFERS_IN}).")] = None,
     on: Annotated[
         Literal["machine", "host"], typer.Option(help="Where --apply and --revert run: the machine, or its KVM host.")
     ] = "machine",

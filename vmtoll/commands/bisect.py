@@ -11,7 +11,7 @@ from vmtoll.commands.ab import Exit
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import ERROR, describe
 from vmtoll.commands.options import (
-    DiffersInOption,
+    DIFFERS_IN,
     InventoryOption,
     JsonOption,
     LimitOption,
@@ -87,7 +87,9 @@ def bisect(
     ] = None,
     skip: Annotated[list[str] | None, typer.Option(help="Candidate to skip; several times for several.")] = None,
     machine: Annotated[str, typer.Option(help="Environment whose machine the candidates are put on.")] = METAL,
-    differs_in: DiffersInOption = None,
+    differs_in: Annotated[
+        list[str] | None, typer.Option(help=f"{DIFFERS_IN}; a build that needs no boot, the binary).")
+    ] = None,
     on: Annotated[
         Literal["machine", "host"], typer.Option(help="Where --apply and --revert run: the machine, or its KVM host.")
     ] = "machine",

@@ -63,13 +63,10 @@ def _or_own(inventory: Path | None) -> Path | None:
     return inventory or own_inventory()
 
 
-DiffersInOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="What --apply changes, several times for several: binary, config or version of servers, a kernel "
-        "parameter, a fact. Other differences are findings (default: it may change anything)."
-    ),
-]
+DIFFERS_IN = (
+    "What --apply changes, several times for several: binary, config or version of servers, a kernel parameter, a "
+    "fact. Other differences are findings (default: it may change anything"
+)
 InventoryOption = Annotated[
     Path | None,
     typer.Option(
