@@ -18,6 +18,9 @@ import yaml
 from tests.support.history import BUILD, git, lighttz_history
 from tests.support.machines import LIGHTTZ
 from vmtoll.agent.applied import NOTE
+from vmtoll.analysis.equality import FactStatus, equality
+from vmtoll.analysis.run import load_run
+from vmtoll.model.finding import Code
 from vmtoll.spec.catalog import Registry
 
 # Each of these measures for minutes.
@@ -198,6 +201,18 @@ def test_an_anchor_that_does_not_start(bench: Bench, servers: dict[str, Path], t
     assert done.returncode == 128
     assert f"bad anchor {listed[2]} does " in done.stderr
     assert bench.is_restored
+
+
+def test_a_build_differs_in_its_binary_alone(bench: Bench, tmp_path: Path) -> None:
+    """The binary is expected and declared, each candidate with its own; nothing else is, and nothing else differs."""
+    commits = lighttz_history(tmp_path / "repo", 2, {1: 200})
+    content = answer(ran(bench.of_git(tmp_path / "repo", commits[0], "--json")))
+    anchors = load_run(Path(content["folder"]) / content["findings"][0]["run"])
+    assert not {code for record in anchors.records for code in record.codes} & {Code.FINGERPRINT, Code.SYSCTL}
+    (fact,) = equality(anchors)
+    assert (fact.name, fact.status) == ("servers: lighttz: binary_sha256", FactStatus.DECLARED)
+    assert set(fact.values) == {"metal", "good", "bad"}
+    assert len({fact.values["good"], fact.values["bad"]}) == 2
 
 
 def test_two_changes_are_noticed(bench: Bench, servers: dict[str, Path], tmp_path: Path) -> None:
