@@ -15,6 +15,7 @@ from vmtoll.agent.containers import find_container
 from vmtoll.agent.machine import read
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
+from vmtoll.builds import suite
 from vmtoll.model.event import Phase
 from vmtoll.model.finding import Validity
 from vmtoll.model.metric import HOST_CPU
@@ -25,6 +26,7 @@ from vmtoll.report.html import write_report
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 NAME = "vmtoll-lab-container"
+BESIDE, SWITCH = "vmtoll-test-beside", "vmtoll-switch"
 EXPERIMENT = PROJECT / "workloads" / "experiments" / "metal-container-guest.yml"
 
 
@@ -117,3 +119,64 @@ def test_a_container_that_its_host_does_not_run_is_refused(there: Ssh, tmp_path:
     assert done.returncode == 2
     assert "container: " in done.stderr
     assert "no container elsewhere of podman or docker runs here; start it, or correct" in done.stderr
+
+
+@pytest.fixture
+def with_host_network(there: Ssh, tmp_path: Path) -> Iterator[Path]:
+    """The lab's inventory with a container more, which shares the network of the lab's switch as its host's."""
+    lab = yaml.safe_load((LAB / "inventory.yml").read_text())
+    beside = {
+        "vmtoll_environment": "container-host-network", "ansible_host": "198.18.0.1", "ansible_port": 2222,
+        "ansible_user": "root", "vmtoll_cpus": "0", "vmtoll_container_host": "this-machine", "vmtoll_workers": 1,
+        "vmtoll_http_port": 8080, "vmtoll_lab": "embedded", "vmtoll_suite": suite.lab_release("").suite,
+        "ansible_ssh_private_key_file": str(LAB / "key"),
+        "podman_container_known_hosts": f"{tmp_path}/known_hosts", "ansible_ssh_common_args":
+            f"-o UserKnownHostsFile={tmp_path}/known_hosts -o IdentitiesOnly=yes "
+            f"-o ProxyCommand='nsenter --net=/run/netns/{SWITCH} nc %h %p'",
+    }  # fmt: skip
+    hosts = lab["all"]["children"]["kvm_hosts"]
+    alone = tmp_path / "beside.yml"
+    alone.write_text(
+        yaml.safe_dump({"all": {"children": {"kvm_hosts": hosts, "containers": {"hosts": {BESIDE: beside}}}}})
+    )
+    words: list[str | Path] = [
+        "nsenter",
+        f"--net=/run/netns/{SWITCH}",
+        VMTOLL,
+        "provision",
+        "--inventory",
+        alone,
+        "--yes",
+    ]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    try:
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+        lab["all"]["children"]["suts"]["children"]["containers"]["hosts"][BESIDE] = beside
+        (tmp_path / "both.yml").write_text(yaml.safe_dump(lab))
+        yield tmp_path / "both.yml"
+    finally:
+        words[words.index("provision")] = "unprovision"
+        undone = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        assert undone.returncode == 0, undone.stdout[-3000:] + undone.stderr
+        assert not podman("ps", "--all", "--quiet", "--filter", f"name={BESIDE}")
+
+
+def test_a_container_with_the_hosts_network_is_measured_against_one_on_a_bridge(
+    with_host_network: Path, tmp_path: Path
+) -> None:
+    experiment = tmp_path / "host-network.yml"
+    experiment.write_text(yaml.safe_dump({
+        "question": "what does the bridge of a container cost?", "purpose": "smoke",
+        "environments": ["container", "container-host-network"], "servers": ["nginx"], "workloads": ["site-siege"],
+        "blocks": 2, "warmup_s": 0.3, "duration_s": 1.0, "noise_floor": None,
+    }))  # fmt: skip
+    folder, records = measure(experiment, with_host_network, tmp_path / "results")
+    measured = {record.arm.environment for record in records if record.validity is not Validity.INVALID}
+    assert measured == {"container", "container-host-network"}
+    for record in records:
+        assert primary(record).successful == primary(record).requests
+        assert (primary(record).host_cpu_us_per_request or 0) > 0
+    run = load_run(folder)
+    assert run.baseline.environment == "container"
+    (comparison,) = analyse(run).comparisons
+    assert comparison.arm.environment == "container-host-network"
