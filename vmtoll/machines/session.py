@@ -114,8 +114,9 @@ class Session:
 
     @property
     def reference(self) -> HostFacts:
-        """The facts of the first environment's machine, which all others are compared with."""
-        return self.facts[next(iter(self.inventory.suts.values())).name]
+        """The facts of the baseline's machine, which all others are compared with."""
+        baseline = self.resolved.experiment.baseline_arm.environment
+        return self.facts[self.inventory.suts[baseline].name]
 
     def machines(self, arm: Arm, load: Load, clients: Sequence[AgentLine]) -> "Machines":
         """The machines of a trial: those that share the load, and the neighbour if the scenario sets its load, even to
