@@ -8,7 +8,7 @@ from vmtoll.analysis.run import Run
 from vmtoll.model.exits import ExitPrice, ExplainedTrial
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.metric import HOST_CPU
-from vmtoll.model.trial import METAL, Arm, Scenario, TrialRecord
+from vmtoll.model.trial import Arm, MachineKind, Scenario, TrialRecord
 from vmtoll.model.verdict import Amount
 from vmtoll.runs import folder
 
@@ -32,12 +32,16 @@ class ExplainedExits:
 
     `reasons`: by falling CPU time. `us_per_request`: CPU of the host from exits to entries. `host_cpu_us`,
     `traced_cpu_us`: CPU of the guest's QEMU and vhost threads in measured and in explained trials. `more_us`: what a
-    measured trial needs of it above the CPU of metal's server in the same block; None without metal. `at_least_us`: all
-    exits at the lowest price of `prices`.
+    measured trial needs of it above the CPU of the baseline's trial in the same block, negative if it needs less; None
+    for the baseline itself, and without such a block. `is_baseline_guest`: the baseline has exits too;
+    `baseline_us_per_request`: their CPU, None where they were not explained. `at_least_us`: all exits at the lowest
+    price of `prices`.
     """
 
     scenario: Scenario
     arm: Arm
+    baseline: Arm
+    is_baseline_guest: bool
     trials: int
     reasons: tuple[ReasonShare, ...]
     per_request: Amount
@@ -45,6 +49,7 @@ class ExplainedExits:
     host_cpu_us: Amount | None
     traced_cpu_us: Amount | None
     more_us: Amount | None
+    baseline_us_per_request: Amount | None
     prices: tuple[ExitPrice, ...]
     at_least_us: float | None
 
@@ -57,7 +62,7 @@ def explained_exits(run: Run) -> tuple[ExplainedExits, ...]:
             groups.setdefault((each.trial.scenario, each.trial.arm), []).append(each)
     prices = folder.read_exit_prices(run.path)
     return tuple(
-        _explained(run, *key, trials, prices)
+        _explained(run, *key, trials, groups.get((key[0], run.baseline), ()), prices)
         for key, trials in sorted(groups.items(), key=lambda item: (item[0][0].sort_key, str(item[0][1])))
     )
 
@@ -67,29 +72,41 @@ def _requests(each: ExplainedTrial) -> int:
 
 
 def _explained(
-    run: Run, scenario: Scenario, arm: Arm, trials: Sequence[ExplainedTrial], prices: Mapping[str, list[ExitPrice]]
+    run: Run,
+    scenario: Scenario,
+    arm: Arm,
+    trials: Sequence[ExplainedTrial],
+    of_baseline: Sequence[ExplainedTrial],
+    prices: Mapping[str, list[ExitPrice]],
 ) -> ExplainedExits:
     names = dict.fromkeys(row.reason for each in trials for row in each.exits)
     shares = [share for share in (_share(name, trials) for name in names) if share]
     listed = prices.get(trials[0].host, [])
     counts = [sum(row.count for row in each.exits) / _requests(each) for each in trials]
-    cpu_us = [sum(row.cpu_us for row in each.exits) / _requests(each) for each in trials]
     per_request = _known(counts)
-    metal = _cpu_by_block(run, scenario, Arm(METAL)) if arm != Arm(METAL) else {}
+    baseline = _cpu_by_block(run, scenario, run.baseline) if arm != run.baseline else {}
     guest = _cpu_by_block(run, scenario, arm)
     return ExplainedExits(
         scenario=scenario,
         arm=arm,
+        baseline=run.baseline,
+        is_baseline_guest=run.kind(run.baseline) is MachineKind.GUEST,
         trials=len(trials),
         reasons=tuple(sorted(shares, key=lambda share: -share.us_per_request.value)),
         per_request=per_request,
-        us_per_request=_known(cpu_us),
+        us_per_request=_known(_cpu_us(trials)),
         host_cpu_us=amount_of(list(guest.values())),
         traced_cpu_us=_mean(HOST_CPU.value(each.trial, Role.PRIMARY) for each in trials),
-        more_us=amount_of([value - metal[block] for block, value in guest.items() if block in metal]),
+        more_us=amount_of([value - baseline[block] for block, value in guest.items() if block in baseline]),
+        baseline_us_per_request=amount_of(_cpu_us(of_baseline)),
         prices=tuple(listed),
         at_least_us=per_request.value * min(price.ns for price in listed) / 1000 if listed else None,
     )
+
+
+def _cpu_us(trials: Sequence[ExplainedTrial]) -> list[float]:
+    """CPU of the host from exits to entries, µs per request, by trial."""
+    return [sum(row.cpu_us for row in each.exits) / _requests(each) for each in trials]
 
 
 def _share(name: str, trials: Sequence[ExplainedTrial]) -> ReasonShare | None:
@@ -118,7 +135,7 @@ def _mean(values: Iterable[float | None]) -> Amount | None:
 
 
 def _cpu_by_block(run: Run, scenario: Scenario, arm: Arm) -> dict[int, float]:
-    """Block → µs of CPU per request of the measured trials: on the host for a guest, of the server for metal."""
+    """Block → µs of CPU per request of the measured trials, as the physical machine accounts it."""
     trials: list[TrialRecord] = run.trials_of(scenario, arm)
     values = {
         trial.block: HOST_CPU.value(trial, Role.PRIMARY) for trial in trials if trial.validity is not Validity.INVALID

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,10 +31,10 @@ PRICES = [
 EXITS = {"hlt": (500, 2.0, 2000.0), "msr": (3000, 1.5, 0.0), "io": (1000, 9.0, 1.0)}
 
 
-def explained(number: int, run: Run, *, failed: bool = False) -> ExplainedTrial:
+def explained(number: int, run: Run, guest: str, *, failed: bool = False) -> ExplainedTrial:
     """The n-th explained trial: its exits take 1% longer each time."""
     trial = make_record(
-        arm=Arm("kvm-default"), attempt=number,
+        arm=Arm(guest), attempt=number,
         measured={"transactions": REQUESTS, "requests": REQUESTS, "host_cpu_us_per_request": 90.0 + number},
         findings=(Finding(Code.TOOL_FAILED),) if failed else (),
     )  # fmt: skip
@@ -48,9 +49,16 @@ def explained(number: int, run: Run, *, failed: bool = False) -> ExplainedTrial:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = make_run(tmp_path_factory.mktemp("exits"), Truth())
+    return explained_run(tmp_path_factory.mktemp("exits"), Truth())
+
+
+def explained_run(parent: Path, truth: Truth, guests: tuple[str, ...] = ("kvm-default",)) -> Run:
+    """A run in which each of these guests was explained three times, and once in vain."""
+    folder = make_run(parent, truth)
     run = load_run(folder)
-    trials = [*(explained(number, run) for number in (1, 2, 3)), explained(4, run, failed=True)]
+    trials = [
+        explained(number, run, guest, failed=number > 3) for guest in guests for number in range(1, 5)
+    ]  # fmt: skip
     (folder / "exits.jsonl").write_bytes(b"".join(to_line(each) + b"\n" for each in trials))
     (folder / "exit-prices.json").write_text(json.dumps({"host": PRICES}))
     manifest = json.loads((folder / "run.json").read_text())
@@ -102,6 +110,11 @@ def test_the_comparisons_do_not_see_the_explained_trials(run: Run, tmp_path: Pat
     assert analyse(run).comparisons == analyse(plain).comparisons
 
 
+ANOTHER_GUEST: dict[str, Any] = {
+    "baseline": Arm("kvm-tuned"), "is_baseline_guest": True, "baseline_us_per_request": Amount(10),
+}  # fmt: skip
+
+
 def test_the_words_of_exits(run: Run, exits: ExplainedExits) -> None:
     page = html.render(run, analyse(run))
     some = replace(exits, us_per_request=Amount(14, 13, 15), more_us=Amount(19, 18, 20))
@@ -110,6 +123,10 @@ def test_the_words_of_exits(run: Run, exits: ExplainedExits) -> None:
         "all of it": replace(some, us_per_request=Amount(25)),
         "the guest needs no more": replace(some, more_us=Amount(-1)),
         "nothing to compare with": replace(some, more_us=None, host_cpu_us=Amount(93)),
+        "more than a container": replace(some, baseline=Arm("container")),
+        "more than another guest": replace(some, **ANOTHER_GUEST),
+        "less than another guest": replace(some, **ANOTHER_GUEST | {"more_us": Amount(-5, -6, -4)}),
+        "another guest that was not explained": replace(some, **ANOTHER_GUEST | {"baseline_us_per_request": None}),
     }
     sections: Sections = {
         "How much exits explain": {name: words.exits_text(said) for name, said in sentences.items()},
@@ -118,6 +135,19 @@ def test_the_words_of_exits(run: Run, exits: ExplainedExits) -> None:
     }
     assert_snapshot(SNAPSHOTS / "exits.txt", sections)
     assert page.count(words.exits_text(exits)) == 2, "at the top, and in its section"
+
+
+def test_exits_of_a_guest_are_compared_with_those_of_the_baseline(tmp_path: Path) -> None:
+    """A baseline that is a guest has exits of its own, and needs no more CPU than itself."""
+    guests = ("kvm-default", "kvm-tuned")
+    run = explained_run(tmp_path, Truth(metal=False, guests=guests), guests)
+    baseline, compared = explained_exits(run)
+    assert (baseline.arm, baseline.more_us, compared.baseline) == (Arm("kvm-default"), None, Arm("kvm-default"))
+    assert compared.more_us is not None
+    assert compared.baseline_us_per_request == baseline.us_per_request
+    page = html.render(run, analyse(run))
+    assert words.exits_text(compared) in page
+    assert "metal" not in words.exits_text(compared) + words.exits_text(baseline)
 
 
 def test_a_run_without_explained_trials_has_no_such_section(tmp_path: Path) -> None:

@@ -22,20 +22,26 @@ def exits_text(exits: ExplainedExits) -> str:
     request than metal.`
     """
     server, took, more = exits.scenario.server, exits.us_per_request, exits.more_us
+    exits_take = f"{server}: exits take {_us(took)} per request of {exits.arm}"
     if more is None:
         cpu = exits.host_cpu_us
         of_cpu = f"; it needs {_us(cpu)} of host CPU" if cpu else ""
-        return f"{server}: exits take {_us(took)} per request of {exits.arm}{of_cpu}."
+        return f"{exits_take}{of_cpu}."
+    if exits.is_baseline_guest:
+        theirs = exits.baseline_us_per_request
+        of_theirs = f" and {_us(theirs)} of {exits.baseline}" if theirs else ""
+        size, word = (_negative(more), "less") if more.value < 0 else (more, "more")
+        return f"{exits_take}{of_theirs}; {exits.arm} needs {_us(size)} {word} host CPU than {exits.baseline}."
     if more.value <= 0:
-        return f"{server}: exits take {_us(took)} per request of {exits.arm}, which needs no more CPU than metal."
+        return f"{exits_take}, which needs no more CPU than {exits.baseline}."
     if took.value >= more.value:
         return (
-            f"{server}: exits take {_us(took)} per request of {exits.arm} while they are traced, and explain all "
-            f"of the {_us(more)} of host CPU that it needs more than metal."
+            f"{exits_take} while they are traced, and explain all of the {_us(more)} of host CPU that it needs more "
+            f"than {exits.baseline}."
         )
     return (
         f"{server}: exits explain {_us(took)} of the {_us(more)} of host CPU that {exits.arm} needs more per request "
-        "than metal."
+        f"than {exits.baseline}."
     )
 
 
@@ -98,6 +104,11 @@ def _aligned(rows: list[list[str]]) -> Iterator[str]:
     for first, *others in rows:
         cells = [first.ljust(widths[0]), *(text.rjust(width) for text, width in zip(others, widths[1:], strict=True))]
         yield "  " + "  ".join(cells)
+
+
+def _negative(amount: Amount) -> Amount:
+    low, high = (None if end is None else -end for end in (amount.high, amount.low))
+    return Amount(-amount.value, low, high)
 
 
 def _us(amount: Amount) -> str:
