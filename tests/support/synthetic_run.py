@@ -21,12 +21,14 @@ from vmtoll.model.trial import (
     ClientPlace,
     Conditions,
     Counts,
+    MachineKind,
     Measurement,
     Offered,
     Resources,
     Scenario,
     TrialRecord,
     figures_of,
+    kind_of,
     to_json,
     trial_name,
 )
@@ -59,7 +61,9 @@ def share_load(fraction: float, **keys: Any) -> Load:
 
 @dataclass
 class Truth:
-    """Properties of the synthetic machines; ratios are guest/metal."""
+    """Properties of the synthetic machines; ratios are guest/metal. `guests`: all environments but metal, so a
+    container or a change as well.
+    """
 
     servers: dict[str, float] = field(default_factory=lambda: {"nginx": 0.9})  # server → throughput ratio
     latency_ratio: float = 1.2
@@ -83,6 +87,7 @@ class Truth:
     unseen_hosts: tuple[str, ...] = ()  # guests whose KVM hosts were not seen
     metal: bool = True  # without it the first guest is the baseline
     baseline: str | None = None  # of the experiment
+    changes: dict[str, dict[str, Any]] = field(default_factory=dict)  # of the experiment; their names are in `guests`
     guest_control: str = ""  # a guest that each block measures twice; its second trials are drawn last
 
     @property
@@ -93,6 +98,22 @@ class Truth:
     @property
     def environments(self) -> list[str]:
         return [*([METAL] if self.metal else []), *self.guests]
+
+    @property
+    def machines(self) -> dict[str, str]:
+        """Environment of a machine → the first environment that is measured on it."""
+        machines: dict[str, str] = {}
+        for name in self.environments:
+            machines.setdefault(self.changes.get(name, {}).get("of", name), name)
+        return machines
+
+    def kind_of(self, environment: str) -> MachineKind:
+        """The kind of an environment's machine."""
+        return kind_of(self.changes.get(environment, {}).get("of", environment))
+
+    def accelerator_of(self, environment: str) -> Accelerator:
+        """What ran an environment's code."""
+        return self.accelerator if self.kind_of(environment) is MachineKind.GUEST else Accelerator.NONE
 
 
 def make_run(parent: Path, truth: Truth) -> Path:
@@ -216,7 +237,7 @@ def _row(rng: np.random.Generator, truth: Truth, block: int, order: int, arm: Ar
     p50 = figure(300 + 40 * index, truth.latency_ratio, -1)
     row: Row = {
         "run_id": RUN_ID, "block": block, "order": order, "attempt": 1,
-        "arm": arm, "accelerator": truth.accelerator if guest else Accelerator.NONE,
+        "arm": arm, "accelerator": truth.accelerator_of(arm.environment),
         "hardware": truth.hardware,
         "server": server, "workload": CLOSED_LOOP, "tool": "siege",
         "started_at": f"2026-01-01T{block % 24:02d}:{order % 60:02d}:00Z",
@@ -239,7 +260,7 @@ def _row(rng: np.random.Generator, truth: Truth, block: int, order: int, arm: Ar
         "background_cpu_pct": 0.0,
         "bodies_checked": 16, "bodies_wrong": 0, "fixed_cost_s": 1.4, "findings": (),
     }  # fmt: skip
-    if guest and arm.environment not in truth.unseen_hosts:
+    if truth.kind_of(arm.environment) is not MachineKind.METAL and arm.environment not in truth.unseen_hosts:
         row |= {
             "host_cpu_s": 4.1,
             "host_cpu_us_per_request": figure(70 + 9 * index, truth.cpu_ratio, -1),
@@ -301,7 +322,7 @@ def _run_json(run_id: str, truth: Truth, planned: int) -> dict[str, Any]:
         "schema": 3, "run_id": run_id,
         "experiment": {
             "name": "synthetic", "question": "made up by a test", "scale": "small", "warmup_s": 0.5, "duration_s": 4.0,
-            "environments": truth.environments, "baseline": truth.baseline,
+            "environments": truth.environments, "baseline": truth.baseline, "changes": truth.changes,
             "servers": list(truth.servers), "workloads": list(workloads),
             "blocks": truth.blocks,
         },
@@ -311,7 +332,8 @@ def _run_json(run_id: str, truth: Truth, planned: int) -> dict[str, Any]:
         },
         "order_seed": truth.seed, "versions": {"vmtoll": "0.1.0"}, "commit": "0" * 40,
         "started_at": "2026-01-01T00:00:00Z", "ended_at": "2026-01-01T01:00:00Z", "status": truth.status,
-        "accelerators": {"metal": "none"} | dict.fromkeys(truth.guests, truth.accelerator.value), "lab": "embedded",
+        "accelerators": {name: truth.accelerator_of(name).value for name in ("metal", *truth.guests)},
+        "lab": "embedded",
         "hardware": dict.fromkeys(("metal", *truth.guests), truth.hardware.value),
         "unseen_hosts": list(truth.unseen_hosts),
         "link": truth.link, "link_mbit": 100.0 if truth.link == "100mbit" else None,
@@ -362,9 +384,11 @@ def _hosts_json(truth: Truth) -> dict[str, Any]:
             "content_digest": "ef" * 32, "workers": 1,
         }  # fmt: skip
 
-    hosts = {"client": facts("client", None, "none"), "metal": facts("metal", "metal", "none")}
-    for guest in truth.guests:
-        hosts[guest] = facts("kvm_guest", guest, "kvm")
+    hosts = {"client": facts("client", None, "none")}
+    for machine, environment in truth.machines.items():
+        is_guest = kind_of(machine) is MachineKind.GUEST
+        role = "kvm_guest" if is_guest else str(kind_of(machine))
+        hosts[machine] = facts(role, environment, "kvm" if is_guest else "none")
     hosts["host"] = {"role": "kvm_host", "environment": None, "kernel": "6.1.0-synthetic", "qemu_version": "7.2"}
     hosts["host"] |= {"kvm_modules": list(truth.kvm_modules), "kvm_flags": ["svm"] * ("kvm_amd" in truth.kvm_modules)}
     hosts["host"] |= {"libvirt_version": "9.0.0", "domains": {"kvm": "<domain type='kvm'>made up</domain>"}}

@@ -5,16 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from vmtoll.analysis.run import Run
-from vmtoll.model.facts import (
-    COMPARED,
-    Facts,
-    agree,
-    covers,
-    entries_of,
-    flatten,
-    is_explained_absence,
-    machine_of,
-)
+from vmtoll.model.facts import COMPARED, Facts, agree, covers, entries_of, flatten, is_explained_absence
 from vmtoll.model.trial import Arm, Scenario
 
 # The facts of a machine and of a server that may be why two runs differ → whether a ratio of two environments answers
@@ -44,7 +35,7 @@ def scenario_facts(run: Run, scenario: Scenario, arm: Arm) -> Facts:
 
 def machine_facts(run: Run, server: str, arm: Arm) -> Facts:
     """Facts of an arm's machine and of a server on it that may be why two runs differ."""
-    host = machine_of(arm.environment, run.hosts.values())
+    host = run.machine(arm.environment)
     facts = {fact.replace("_", " "): getattr(host, fact) for fact in MACHINE_FACTS}
     facts |= {f"server {fact.replace('_', ' ')}": getattr(host.server(server), fact) for fact in SERVER_FACTS}
     return {name: value for name, value in facts.items() if value is not None}
@@ -103,10 +94,12 @@ def _compare_machines(run: Run, machines: Mapping[str, Facts]) -> list[ComparedF
 
 
 def machines_under_test(run: Run) -> dict[str, Facts]:
-    """Environment → facts of its machine, for the environments of this run, the baseline first."""
-    facts = {host.environment: host.recorded for host in run.hosts.values() if host.environment}
-    environments = dict.fromkeys([run.baseline.environment, *(arm.environment for arm in run.arms)])
-    return {environment: facts[environment] for environment in environments if environment in facts}
+    """Environment → facts of its machine, each machine once, the baseline's first. A change or an operation goes by the
+    environment of its machine.
+    """
+    environments = [run.baseline.environment, *(arm.environment for arm in run.arms)]
+    machines = dict.fromkeys(map(run.manifest.experiment.machine_of, environments))
+    return {machine: facts for machine in machines if (facts := run.machine(machine).recorded)}
 
 
 def _compare(name: str, values: dict[str, str | None], declared: list[str]) -> ComparedFact:

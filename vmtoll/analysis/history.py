@@ -10,7 +10,7 @@ import scipy
 from vmtoll.analysis.equality import scenario_facts
 from vmtoll.analysis.run import Run
 from vmtoll.model.agreement import RunDifference
-from vmtoll.model.facts import Facts, flatten, kvm_hosts, machine_of
+from vmtoll.model.facts import Facts, flatten, kvm_hosts
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.metric import METRICS, Metric, loop_of
 from vmtoll.model.trial import Arm, Scenario
@@ -167,7 +167,7 @@ def _differences(before: Run, after: Run, arm: Arm) -> tuple[RunDifference, ...]
 
 def _facts(run: Run, arm: Arm) -> dict[str, str]:
     """The facts of an arm's machine, of its KVM host, and the versions of vmtoll and its tools."""
-    facts = dict(flatten(machine_of(arm.environment, run.hosts.values()).recorded))
+    facts = dict(flatten(run.machine(arm.environment).recorded))
     for name, host in kvm_hosts(run.hosts).items():
         facts |= {f"{name}: {fact}": value for fact, value in flatten(host.recorded)}
         facts |= {f"{name}: QEMU": str(host.qemu_version), f"{name}: libvirt": str(host.libvirt_version)}

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable
 
 from vmtoll.analysis.run import Run
-from vmtoll.model.facts import machine_of
 from vmtoll.model.finding import Code, Role
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.trial import Accelerator, Arm, Measurement, TrialRecord
@@ -75,5 +74,5 @@ def limiter(run: Run, trials: Iterable[TrialRecord], role: Role = Role.PRIMARY) 
 
 def _cores(run: Run, arm: Arm, server: str) -> int | None:
     """The cores that a server can fill: those of its machine, or its workers if fewer; None if not known."""
-    facts = machine_of(arm.environment, run.hosts.values())
+    facts = run.machine(arm.environment)
     return min(filter(None, (facts.cpus_allowed, facts.server(server).workers)), default=None)

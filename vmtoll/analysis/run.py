@@ -14,7 +14,7 @@ from vmtoll.analysis.histograms import Floats
 from vmtoll.analysis.sets import Disturbance
 from vmtoll.analysis.thinning import latencies
 from vmtoll.model.columns import COLUMNS, flat, table_schema
-from vmtoll.model.facts import machine_of
+from vmtoll.model.facts import HostFacts
 from vmtoll.model.finding import Role
 from vmtoll.model.hardware import Hardware, hardware_below_guests, hardware_of
 from vmtoll.model.service import ServicePage
@@ -68,6 +68,15 @@ class Run(folder.StoredRun):
     def kind(self, arm: Arm) -> MachineKind:
         """What an arm's machine is: of a change or an operation, the machine that it is made to."""
         return self.manifest.experiment.kind_of(arm.environment)
+
+    def machine(self, environment: str) -> HostFacts:
+        """The facts of an environment's machine, for a change or an operation of the one that it is made to; without
+        facts where none was recorded.
+        """
+        machine_of = self.manifest.experiment.machine_of
+        named = (facts for facts in self.hosts.values() if facts.environment)
+        machine = machine_of(environment)
+        return next((facts for facts in named if machine_of(facts.environment or "") == machine), HostFacts())
 
     @property
     def controls(self) -> list[Arm]:
@@ -173,7 +182,7 @@ class Run(folder.StoredRun):
             return self.manifest.hardware[environment]
         if self.accelerator(arm) is not Accelerator.NONE:
             return hardware_below_guests(self.hosts.values())
-        return hardware_of(machine_of(environment, self.hosts.values()))
+        return hardware_of(self.machine(environment))
 
     @cached_property
     def kvm_hardware(self) -> tuple[Hardware, ...]:

@@ -11,7 +11,7 @@ from vmtoll.analysis.run import Run
 from vmtoll.capacity.erlang import RandomArrivals, random_arrivals, rate_within
 from vmtoll.capacity.estimate import Estimate, geometric
 from vmtoll.capacity.objective import Slo
-from vmtoll.model.facts import kvm_hosts, machine_of
+from vmtoll.model.facts import kvm_hosts
 
 MIB = 2**20
 
@@ -27,7 +27,7 @@ class Size:
 
 def size_of(run: Run, environment: str, server: str = "") -> Size:
     """The size of the machine behind an environment."""
-    facts = machine_of(environment, run.hosts.values())
+    facts = run.machine(environment)
     return Size(_positive(facts.cpus_allowed), _positive(facts.memory_kib), _positive(facts.server(server).workers))
 
 

@@ -81,11 +81,6 @@ class HostFacts(BaseModel):
         return self.servers.get(name, ServerFacts())
 
 
-def machine_of(environment: str | None, hosts: Iterable[HostFacts]) -> HostFacts:
-    """The machine of an environment; without facts where none was recorded."""
-    return next((facts for facts in hosts if facts.environment == environment), HostFacts())
-
-
 def kvm_hosts(hosts: Mapping[str, HostFacts]) -> dict[str, HostFacts]:
     """The KVM hosts among these machines, by name."""
     return {name: facts for name, facts in hosts.items() if facts.is_kvm_host}

@@ -23,7 +23,7 @@ from vmtoll.model.agreement import (
     ScenarioResult,
     Status,
 )
-from vmtoll.model.facts import FACTS, Facts, machine_of
+from vmtoll.model.facts import FACTS, Facts
 from vmtoll.model.finding import Validity
 from vmtoll.model.trial import Arm, Measurement, Scenario, TrialRecord, without_thin_percentiles
 from vmtoll.model.verdict import DECIDED, Comparison, Estimate, Kind, Verdict
@@ -249,7 +249,7 @@ def _decisive_facts(run: Run, scenario: Scenario, arms: Sequence[Arm]) -> Facts:
 
 
 def _other_facts(run: Run, arms: Sequence[Arm]) -> Facts:
-    hosts = {side: machine_of(side.environment, run.hosts.values()).recorded for side in arms}
+    hosts = {side: run.machine(side.environment).recorded for side in arms}
     return {f"{fact} on {side}": hosts[side].get(fact) for side in arms for fact in ABSOLUTE_FIGURE_FACTS}
 
 

@@ -9,11 +9,14 @@ import pytest
 
 from tests.support.records import BASELINE
 from tests.support.synthetic_run import CONTROL, Row, Truth, failed_trial, make_run
+from vmtoll.analysis.equality import machine_facts, machines_under_test
 from vmtoll.analysis.run import load_run
+from vmtoll.capacity.resources import Size, size_of
 from vmtoll.model.columns import COLUMNS
 from vmtoll.model.errors import LoadError
 from vmtoll.model.finding import Code, Finding, Validity
 from vmtoll.model.trial import Arm, from_json, to_json
+from vmtoll.report.explorer.machines import platform
 
 
 @pytest.fixture
@@ -63,6 +66,24 @@ def test_the_host_of_one_guest_and_its_change_carries_one_guest(tmp_path: Path) 
     (host,) = [name for name, facts in run.hosts.items() if facts.is_kvm_host]
     assert not run.is_foreign(host, Arm("quiet"))
     assert run.is_foreign(host, Arm("metal"))
+
+
+def test_a_change_and_its_machine_have_the_same_facts(tmp_path: Path) -> None:
+    """Under the name of whichever of the two the experiment lists first."""
+    truth = Truth(
+        blocks=2, guests=("quiet", "kvm-default", "tuned"),
+        changes={"quiet": {"of": "kvm-default", "apply": "true"}, "tuned": {"of": "metal", "apply": "true"}},
+    )  # fmt: skip
+    run = load_run(make_run(tmp_path, truth))
+    assert run.machine("quiet") is run.machine("kvm-default")
+    assert run.machine("quiet").cpu_model == "Synthetic vCPU"
+    assert run.machine("tuned") is run.machine("metal")
+    assert list(machines_under_test(run)) == ["metal", "kvm-default"], "each machine once"
+    assert size_of(run, "quiet", "nginx") == size_of(run, "kvm-default", "nginx") != Size()
+    assert platform(run, Arm("tuned"))["cpu"] == "Synthetic CPU"
+    (scenario,) = run.scenarios
+    facts = machine_facts(run, scenario.server, Arm("quiet"))
+    assert facts["cpu model"] == "Synthetic vCPU", "what two runs of a change may differ in"
 
 
 def test_the_table_has_the_columns_of_the_export_and_numbers_in_them(run_dir: Path) -> None:

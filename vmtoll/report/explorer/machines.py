@@ -32,8 +32,8 @@ def _carrying_machine(run: Run, arm: Arm) -> tuple[str, HostFacts]:
     hosts = list(kvm_hosts(run.hosts).items())
     if run.accelerator(arm) is not Accelerator.NONE and len(hosts) == 1:
         return hosts[0]
-    machines = [(name, facts) for name, facts in run.hosts.items() if facts.environment == arm.environment]
-    return machines[0] if machines else ("", HostFacts())
+    machine = run.machine(arm.environment)
+    return next((name for name, facts in run.hosts.items() if facts is machine), ""), machine
 
 
 def _mitigations(facts: HostFacts) -> str:
