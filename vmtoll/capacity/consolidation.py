@@ -11,7 +11,7 @@ from vmtoll.capacity.estimate import ByEnd, End, Estimate, geometric
 from vmtoll.capacity.objective import Slo
 from vmtoll.capacity.rate_sweep import RateStep, RateSweep, unit_capacity
 from vmtoll.model.hardware import Hardware
-from vmtoll.model.trial import METAL, Accelerator
+from vmtoll.model.trial import Accelerator, MachineKind
 
 
 @dataclass(frozen=True)
@@ -45,21 +45,29 @@ class Consolidation:
     workload: str
     server: str
     environment: str
+    kind: MachineKind
     accelerator: Accelerator
     hardware: Hardware
     levels: tuple[SharedCapacity, ...]
     rates: tuple[SharedRate, ...]
 
 
+# The first six fields of a Consolidation.
+_Key = tuple[str, str, str, MachineKind, Accelerator, Hardware]
+
+
 def consolidations(sweeps: Sequence[RateSweep], slo: Slo) -> list[Consolidation]:
-    """One entry per server and environment. Metal has the whole load on one host, whatever the number of guests."""
-    groups: dict[tuple[str, str, str, Accelerator, Hardware], dict[int, list[RateStep]]] = {}
+    """One entry per server and environment. What is no guest has the whole load on one machine, whatever the number of
+    guests.
+    """
+    groups: dict[_Key, dict[int, list[RateStep]]] = {}
     for sweep in sweeps:
         if sweep.guests is not None and not sweep.is_disturbed:
-            key = (sweep.workload, sweep.server, sweep.arm.environment, sweep.accelerator, sweep.hardware)
+            platform = sweep.kind, sweep.accelerator, sweep.hardware
+            key = (sweep.workload, sweep.server, sweep.arm.environment, *platform)
             groups.setdefault(key, {})[sweep.guests] = sweep.steps
     return [
-        Consolidation(*key, _levels(steps, slo), _rates(steps, slo, is_metal=key[2] == METAL))
+        Consolidation(*key, _levels(steps, slo), _rates(steps, slo, is_metal=key[3] is MachineKind.METAL))
         for key, steps in groups.items()
         if len(steps) > 1
     ]

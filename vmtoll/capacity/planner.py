@@ -120,7 +120,7 @@ def default_slo(run: Run) -> Slo | None:
 def _result(run: Run, slo: Slo, demand: Demand | None, sweep: RateSweep) -> CapacityResult:
     unit = unit_capacity(sweep.steps, slo, searched=bool(sweep.search))
     size = resources.size_of(run, sweep.arm.environment, sweep.server)
-    low_step, kind = unit.low_step, run.kind(sweep.arm)
+    low_step, kind = unit.low_step, sweep.kind
     bound = resources.erlang_bound(low_step.trials, size, slo)
     return CapacityResult(
         server=sweep.server, workload=sweep.workload, tool=sweep.tool,

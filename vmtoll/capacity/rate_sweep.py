@@ -20,7 +20,7 @@ from vmtoll.model.finding import OPEN_LOOP_LIMITS, Code, Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import NeighbourLoad
 from vmtoll.model.tail import log_p99, may_count, p99_of_planned_us
-from vmtoll.model.trial import Accelerator, Arm, Scenario, TrialRecord
+from vmtoll.model.trial import Accelerator, Arm, MachineKind, Scenario, TrialRecord
 from vmtoll.model.workload import SearchWorkload
 from vmtoll.statistics.proportions import clopper_pearson, wilson
 from vmtoll.statistics.ranks import value_at
@@ -91,6 +91,7 @@ class RateSweep:
     workload: str
     tool: str
     arm: Arm
+    kind: MachineKind
     accelerator: Accelerator
     hardware: Hardware
     guests: int | None
@@ -133,7 +134,7 @@ def rate_sweeps(run: Run) -> list[RateSweep]:
                     step for scenario in server_scenarios if (step := _step(run, run.trials_of(scenario, arm)))
                 ]
                 if steps := sorted(steps_of_arm, key=lambda step: step.rate_rps):
-                    platform = run.accelerator(arm), run.hardware(arm)
+                    platform = run.kind(arm), run.accelerator(arm), run.hardware(arm)
                     tool = run.tool(scenarios[0])
                     sweeps.append(RateSweep(server, name, tool, arm, *platform, guests, neighbour, search, steps))
     return sweeps

@@ -15,7 +15,7 @@ from vmtoll.model.finding import Role, Validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import LoadKind
 from vmtoll.model.metric import THROUGHPUT
-from vmtoll.model.trial import METAL, Accelerator, TrialRecord
+from vmtoll.model.trial import Accelerator, TrialRecord
 from vmtoll.statistics.student import Interval, half_width
 from vmtoll.statistics.thresholds import MIN_BLOCKS
 
@@ -180,7 +180,7 @@ _Key = tuple[LevelKind, str, str, str, float | None]  # the first five fields of
 
 
 def scalings(run: Run) -> list[Scaling]:
-    """Every scaling of a run: those over users first, then by server, metal before the guests."""
+    """Every scaling of a run: those over users first, then by server, the baseline first."""
     cpus = {guest: size_of(run, guest.environment).cpus for guest in run.guests}
     groups: dict[_Key, list[tuple[TrialRecord, float]]] = {}
     for trial in filter(_is_level, run.trials):
@@ -191,7 +191,8 @@ def scalings(run: Run) -> list[Scaling]:
     unlimited = {key: _unlimited(trials) for key, trials in groups.items()}
     fittable = {key: trials for key, trials in unlimited.items() if len({level for _, level in trials}) >= MIN_LEVELS}
     fitted = [_scaling(run, key, trials) for key, trials in fittable.items()]
-    return sorted(fitted, key=lambda s: (s.over != LevelKind.USERS, s.server, s.environment != METAL, s.environment))
+    first = run.baseline.environment
+    return sorted(fitted, key=lambda s: (s.over != LevelKind.USERS, s.server, s.environment != first, s.environment))
 
 
 def _is_level(trial: TrialRecord) -> bool:

@@ -232,7 +232,7 @@ def _why_no_number(result: CapacityResult) -> str:
 def sharing_and_scaling_sentences(assessment: CapacityAssessment) -> Iterator[str]:
     """Sentences on the number of guests that can share a host, and on the scaling of throughput."""
     for shared in assessment.consolidations:
-        if shared.environment != METAL and shared.rates and assessment.slo:
+        if shared.kind is MachineKind.GUEST and shared.rates and assessment.slo:
             environment = environment_text(shared)
             rates = ", ".join(map(_shared_text, shared.rates))
             yield (
@@ -259,8 +259,10 @@ def _shared_text(shared: SharedRate) -> str:
 
 
 def consolidation_text(consolidation: Consolidation) -> str:
-    """The joint capacity of each number of guests, and the numbers that can share the lightest and heaviest load."""
-    if consolidation.environment == METAL:
+    """The joint capacity of each number of guests, and the numbers that can share the lightest and heaviest load; of a
+    single machine, what it carries.
+    """
+    if consolidation.kind is not MachineKind.GUEST:
         return f"carries {_level_text(consolidation.levels[0])}"
     capacities = [f"{plural(level.guests, 'guest')} {_level_text(level)}" for level in consolidation.levels]
     ends = dict.fromkeys((consolidation.rates[0].rate_rps, consolidation.rates[-1].rate_rps))

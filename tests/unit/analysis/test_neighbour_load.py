@@ -1,6 +1,7 @@
 """A neighbour's load: what the analysis finds is what the synthetic run was made of."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,21 @@ TRUTH = Truth({"nginx": 0.95}, aa=False, loads=tuple(map(with_neighbour, SHARES)
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return load_run(make_run(tmp_path_factory.mktemp("neighbour"), TRUTH))
+
+
+def test_a_container_and_a_change_of_metal_have_no_neighbour(tmp_path: Path) -> None:
+    guests = ("container", "kvm-default", "tuned")
+    changes = {"tuned": {"of": "metal", "apply": "true"}}
+    run = load_run(make_run(tmp_path, replace(TRUTH, guests=guests, changes=changes)))
+    ((_, chart),) = draw_all(run, analyse(run), ["neighbour_load"])
+    assert "There is no neighbour on metal and container and tuned" in " ".join(chart.caption.split())
+    assert chart.alt.count("with the busiest neighbour") == 1
+
+
+def test_without_metal_the_chart_does_not_mention_it(tmp_path: Path) -> None:
+    run = load_run(make_run(tmp_path, replace(TRUTH, metal=False)))
+    ((_, chart),) = draw_all(run, analyse(run), ["neighbour_load"])
+    assert "metal" not in (chart.caption + chart.alt).lower()
 
 
 def test_a_load_knows_whether_it_has_its_machine_alone_and_its_place_in_order() -> None:

@@ -65,6 +65,28 @@ def of(run: Run, environment: str, slo: Slo = SLO) -> Consolidation:
     return found
 
 
+ALONE = ("metal", "container", "tuned")
+
+
+def test_a_container_or_a_change_of_metal_is_one_machine(tmp_path: Path) -> None:
+    """Whatever the number of guests: it is no environment whose machines share a host."""
+    run = made(
+        tmp_path, guests=("container", "tuned", "kvm-default"), changes={"tuned": {"of": "metal", "apply": "true"}}
+    )
+    said = list(sharing_and_scaling_sentences(assess_capacity(run, SLO)))
+    assert [text for text in said if "guests per host" in text and "kvm-default" not in text] == []
+    for environment in ALONE:
+        assert consolidation_text(of(run, environment)).startswith("carries ")
+        assert all(shared.host_cpus[1] is not None for shared in of(run, environment).rates)
+    drawn = chart(run)
+    assert "On metal and container and tuned one machine has the whole load" in drawn.caption
+
+
+def test_guests_alone_are_not_compared_with_a_machine_that_is_not_there(tmp_path: Path) -> None:
+    drawn = chart(made(tmp_path, metal=False))
+    assert "metal" not in (drawn.caption + drawn.alt).lower()
+
+
 def chart(run: Run) -> Chart:
     ((_, drawn),) = draw_all(run, analyse(run), ["consolidation"])
     return drawn

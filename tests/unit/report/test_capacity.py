@@ -24,7 +24,7 @@ from vmtoll.capacity.planner import CapacityAssessment, CapacityResult, assess_c
 from vmtoll.capacity.scaling import LevelKind, Scaling, Usl
 from vmtoll.model.finding import Code
 from vmtoll.model.hardware import Hardware
-from vmtoll.model.trial import Accelerator
+from vmtoll.model.trial import Accelerator, kind_of
 from vmtoll.report import capacity
 
 pytestmark = pytest.mark.slow
@@ -170,7 +170,14 @@ def shared(rate_rps: float, low: Counts, mid: Counts | None = None, high: Counts
 
 def host(*rates: SharedRate, levels: Sequence[SharedCapacity] = (), environment: str = "kvm-default") -> Consolidation:
     return Consolidation(
-        "sweep", "nginx", environment, Accelerator.KVM, Hardware.NATIVE, levels=tuple(levels), rates=rates
+        "sweep",
+        "nginx",
+        environment,
+        kind_of(environment),
+        Accelerator.KVM,
+        Hardware.NATIVE,
+        levels=tuple(levels),
+        rates=rates,
     )
 
 

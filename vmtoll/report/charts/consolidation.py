@@ -11,7 +11,7 @@ from vmtoll.capacity.estimate import ByEnd, Estimate
 from vmtoll.capacity.objective import Slo
 from vmtoll.capacity.planner import default_slo
 from vmtoll.capacity.rate_sweep import rate_sweeps
-from vmtoll.model.trial import METAL, Arm
+from vmtoll.model.trial import Arm, MachineKind
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.capacity import consolidation_text, slo_text
 from vmtoll.report.panels import curve_with_bars, stack
@@ -25,7 +25,7 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
     if not (slo := default_slo(run)):
         return []
     arms = [arm for arm in consolidations(rate_sweeps(run), slo) if arm.rates]
-    servers = dict.fromkeys(arm.server for arm in arms if arm.environment != METAL)
+    servers = dict.fromkeys(arm.server for arm in arms if arm.kind is MachineKind.GUEST)
     return [_chart(run, server, [arm for arm in arms if arm.server == server], slo) for server in servers]
 
 
@@ -51,10 +51,15 @@ def _chart(run: Run, server: str, arms: Sequence[Consolidation], slo: Slo) -> Ch
     caption = (
         f"Objective (dotted): {slo_text(slo)}. Full line: the lightest total load; dashed: the heaviest. Bars: 95%"
         " intervals over blocks; in the lowest panel, from the rate that is shown to meet the objective to the one that"
-        " is not shown to miss it. Metal has the whole load on the one host, whatever the number."
-        f" {'. '.join(texts)}."
+        f" is not shown to miss it.{_alone_text(arms)} {'. '.join(texts)}."
     )
     return Chart(f"Guests on one host, {server}", caption, f"{server}, {slo_text(slo)}: {'. '.join(texts)}.", figure)
+
+
+def _alone_text(arms: Sequence[Consolidation]) -> str:
+    """A sentence on the environments that are no guests; empty without one."""
+    names = [arm.environment for arm in arms if arm.kind is not MachineKind.GUEST]
+    return f" On {' and '.join(names)} one machine has the whole load, whatever the number." if names else ""
 
 
 def _curve(axes: Axes, points: Iterable[tuple[int, Estimate | None]], item: SeriesStyle, line: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from vmtoll.analysis.neighbour_load import Curve, curves_of
 from vmtoll.analysis.run import Run
 from vmtoll.model.load import Load, LoadKind
-from vmtoll.model.trial import METAL
+from vmtoll.model.trial import MachineKind
 from vmtoll.model.verdict import Estimate, RunAnalysis
 from vmtoll.report.panels import curve_with_bars, stack
 from vmtoll.report.plot import Chart, arm_style, latency_axis, legend, plain_axis
@@ -25,7 +25,11 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
     members: dict[tuple[str, str, Load], list[Curve]] = {}
     for curve in curves_of(run):
         members.setdefault((curve.server, curve.workload, curve.load), []).append(curve)
-    return [_chart(run, curves) for curves in members.values() if any(c.arm.environment != METAL for c in curves)]
+    return [_chart(run, curves) for curves in members.values() if any(_has_neighbour(run, c) for c in curves)]
+
+
+def _has_neighbour(run: Run, curve: Curve) -> bool:
+    return run.kind(curve.arm) is MachineKind.GUEST
 
 
 def _chart(run: Run, curves: Sequence[Curve]) -> Chart:
@@ -47,12 +51,18 @@ def _chart(run: Run, curves: Sequence[Curve]) -> Chart:
     legend(figure, styles, lines=True)
     caption = (
         "The neighbour is a second guest like the first, on the same host, under a load of its own. Bars: 95% intervals"
-        " over blocks. Metal has no neighbour: how its line moves is chance."
+        f" over blocks.{_alone_text(run, curves)}"
     )
-    texts = [text for curve in curves if curve.arm.environment != METAL for text in _words(run, curve)]
+    texts = [text for curve in curves if _has_neighbour(run, curve) for text in _words(run, curve)]
     text = "; ".join(texts)
     title = f"A noisy neighbour: {first.server}, {load_text(first.load)}"
     return Chart(title, f"{caption} {text}.", f"{first.server}: {text}.", figure)
+
+
+def _alone_text(run: Run, curves: Sequence[Curve]) -> str:
+    """A sentence on the environments that are no guests; empty without one."""
+    names = [str(curve.arm) for curve in curves if not _has_neighbour(run, curve)]
+    return f" There is no neighbour on {' and '.join(names)}: a line moves by chance there." if names else ""
 
 
 def _words(run: Run, curve: Curve) -> list[str]:
