@@ -65,6 +65,11 @@ class Run(folder.StoredRun):
         """Every environment that is a guest, including the baseline if it is one; controls left out."""
         return [arm for arm in self.arms if self.kind(arm) is MachineKind.GUEST and not arm.is_control]
 
+    @property
+    def metal(self) -> list[Arm]:
+        """Every environment that is metal or a change of it, including the baseline if it is one; controls left out."""
+        return [arm for arm in self.arms if self.kind(arm) is MachineKind.METAL and not arm.is_control]
+
     def kind(self, arm: Arm) -> MachineKind:
         """What an arm's machine is: of a change or an operation, the machine that it is made to."""
         return self.manifest.experiment.kind_of(arm.environment)

@@ -76,7 +76,7 @@ def _texts(machines: LabMachines) -> dict[str, str]:
 def _experiment(machines: LabMachines) -> str:
     environments = machines.environments or [METAL, "kvm-default"]
     keys: dict[str, Any] = {
-        "question": f"what does nginx cost in {environments[-1]}, compared with {environments[0]}?",
+        "question": f"what does nginx cost in {' and in '.join(environments[1:])}, compared with {environments[0]}?",
         "environments": environments, "servers": ["nginx"], "workloads": ["site-steady"], "blocks": 8,
         "warmup_s": 0.5, "duration_s": 2.0, "link": "unshaped", "shares_of": "slowest",
     }  # fmt: skip

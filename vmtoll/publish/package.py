@@ -54,7 +54,7 @@ def write(folder: Path, run: Run, analysis: RunAnalysis, authors: Sequence[Autho
     )
     variables = {"manifest": run.manifest, "analysis": analysis, "licence": LICENCE, "title": _title(run)}
     variables |= {"answer": sentence(analysis), "resources": datapackage["resources"]}
-    variables |= {"suts": machines_under_test(run), "machine_facts": HOST_FACTS}
+    variables |= {"suts": machines_under_test(run), "metal": run.metal, "machine_facts": HOST_FACTS}
     variables |= {"kvm_hardware": [KVM_HARDWARE[kind] for kind in analysis.kvm_hardware if kind in KVM_HARDWARE]}
     for name in ("README.md", "LICENSE"):
         (folder / name).write_text(pages.get_template(f"bundle-{name}.j2").render(variables), encoding="utf-8")

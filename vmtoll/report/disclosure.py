@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vmtoll.analysis.run import Run
 from vmtoll.model.disclosure import ITEMS, DisclosedText, Disclosure, requested_items
-from vmtoll.model.trial import METAL
+from vmtoll.model.trial import MachineKind
 from vmtoll.report.page import environment, write
 
 PAGE = "disclosure.html"
@@ -28,7 +28,11 @@ def disclosure_of(run: Run) -> Disclosure:
         | _mitigations(facts.mitigations)
         for name, facts in run.hosts.items()
     }
-    virtual = [name for name, facts in run.hosts.items() if facts.environment not in (None, METAL)]
+    kind_of = run.manifest.experiment.kind_of
+    virtual = [
+        name for name, facts in run.hosts.items()
+        if facts.environment and kind_of(facts.environment) is MachineKind.GUEST
+    ]  # fmt: skip
     return Disclosure(machines=machines, virtual=virtual)
 
 

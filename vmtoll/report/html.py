@@ -18,7 +18,7 @@ from vmtoll.model.finding import Code, Validity
 from vmtoll.model.hardware import foreign_kvm_module
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, TAIL, THROUGHPUT
-from vmtoll.model.trial import CONTAINERS, METAL, Accelerator, Arm
+from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.model.verdict import Comparison, RunAnalysis, Verdict
 from vmtoll.report import charts, words
 from vmtoll.report.capacity import section as capacity_section
@@ -78,9 +78,7 @@ def render(run: Run, analysis: RunAnalysis) -> str:
             for c in analysis.comparisons for verdict in c.verdicts.values() if verdict.applies
         ],
         emulated=[arm for arm in run.guests if run.accelerator(arm) is Accelerator.TCG],
-        embedded=run.manifest.lab == "embedded" and Arm(METAL) in run.arms,
-        contained=any(arm.environment in CONTAINERS for arm in run.arms),
-        metal_hardware=run.hardware(Arm(METAL)), kvm_module=_kvm_module(run),
+        kvm_module=_kvm_module(run),
         link=_link(run),
         accelerators=_by_text(run, lambda arm: words.ACCELERATORS[run.accelerator(arm)]),
         hardware=_by_text(run, lambda arm: words.HARDWARE[run.hardware(arm)]),

@@ -12,10 +12,10 @@ from markupsafe import Markup
 from vmtoll.analysis.claims import count_outcomes
 from vmtoll.analysis.published import Point, points
 from vmtoll.analysis.run import Run
-from vmtoll.model.facts import HostFacts
+from vmtoll.model.facts import HostFacts, kvm_hosts
 from vmtoll.model.finding import Validity
 from vmtoll.model.hardware import Hardware
-from vmtoll.model.trial import METAL, Accelerator, Arm
+from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.model.verdict import Outcome, RunAnalysis
 from vmtoll.report import charts, words
 from vmtoll.report.page import environment, inline_svg, write
@@ -104,14 +104,19 @@ def _basis(sections: Sequence[ExperimentSection]) -> list[tuple[str, list[str]]]
     values: dict[str, list[str]] = {}
     for section in sections:
         manifest = section.run.manifest
-        metal = [host for host in section.run.hosts.values() if host.environment == METAL]
-        values.setdefault("Machine", []).extend(_machine(host) for host in metal)
-        values.setdefault("Kernel", []).extend(str(host.kernel) for host in metal)
+        hosts = _physical(section.run)
+        values.setdefault("Machine", []).extend(map(_machine, hosts))
+        values.setdefault("Kernel", []).extend(str(host.kernel) for host in hosts if host.kernel)
         values.setdefault("Environments", []).append(section.accelerators)
         values.setdefault("Lab", []).append(manifest.lab)
         values.setdefault("Scale", []).append(manifest.experiment.scale or "one size")
         values.setdefault("Measured", []).append(manifest.started_at[:10])
     return [(name, list(dict.fromkeys(filter(None, texts)))) for name, texts in values.items() if any(texts)]
+
+
+def _physical(run: Run) -> list[HostFacts]:
+    """The machine that is metal; without one, the KVM hosts of the guests."""
+    return [run.machine(arm.environment) for arm in run.metal[:1]] or list(kvm_hosts(run.hosts).values())
 
 
 def _machine(host: HostFacts) -> str:

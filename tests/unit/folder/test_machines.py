@@ -116,6 +116,7 @@ def test_the_folder_passes_every_check(name: str, tmp_path: Path, monkeypatch: p
     assert [str(fault) for fault in faults(InventoryData(data, folder / "lab.yml"))] == []
     resolved = load(folder / "experiments" / f"{FIRST}.yml")
     assert resolved.experiment.environments == machines.environments
+    assert all(name in resolved.experiment.question for name in machines.environments)
 
 
 def test_the_folder_of_the_embedded_lab_names_no_machine(tmp_path: Path) -> None:

@@ -49,12 +49,30 @@ def test_the_report_states_it_above_its_headline(tmp_path: Path, hardware: Hardw
 
 
 def test_the_report_names_the_hardware_of_the_labs_machine(tmp_path: Path) -> None:
-    assert set(words.METAL_HARDWARE) == {Hardware.NESTED, Hardware.EMULATED}
+    below = {Hardware.NESTED: "is itself a virtual one.", Hardware.EMULATED: "(TCG) emulates that machine's CPU."}
     for hardware in (Hardware.NESTED, Hardware.EMULATED, Hardware.NATIVE):
         run = made(tmp_path / hardware, hardware)
         noted = banners_text(html.render(run, analyse(run)))[-1]
-        named = {kind for kind, sentence in words.METAL_HARDWARE.items() if noted.endswith(sentence)}
-        assert named == {hardware} - {Hardware.NATIVE}
+        assert {kind for kind, sentence in below.items() if noted.endswith(sentence)} == {hardware} - {Hardware.NATIVE}
+
+
+CHANGED = {"tuned": {"of": "metal", "apply": "true"}}
+
+
+@pytest.mark.parametrize(
+    ("truth", "start"),
+    [
+        (Truth(blocks=2), "“metal” is a container on this machine's kernel"),
+        (Truth(blocks=2, guests=("tuned",), changes=CHANGED), "“metal” and “tuned” are one container on this"),
+        (Truth(blocks=2, metal=False, guests=("tuned", "kvm-default"), changes=CHANGED), "“tuned” is a container on"),
+        (Truth(blocks=2, guests=("container",)), "“metal” is a container on this machine's kernel, not a physical "
+         "machine of its own. “container” runs in podman on the same kernel: the difference from “metal” is"),
+        (Truth(blocks=2, metal=False, guests=("container", "kvm-default")), ""),
+    ],
+)  # fmt: skip
+def test_the_banner_of_the_lab_names_what_is_metal(tmp_path: Path, truth: Truth, start: str) -> None:
+    text = words.lab_text(load_run(make_run(tmp_path, truth)))
+    assert text.startswith(start) and bool(text) == bool(start)
 
 
 def test_an_emulated_guest_is_no_kvm_whatever_is_below_its_host(tmp_path: Path) -> None:

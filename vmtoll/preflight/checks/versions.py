@@ -7,7 +7,6 @@ from typing import Any
 from vmtoll import loadgen
 from vmtoll.guests import profiles
 from vmtoll.model.inventory import Host
-from vmtoll.model.trial import METAL
 from vmtoll.preflight.lab import Lab
 from vmtoll.preflight.result import CheckResult, fail, ok, warn
 from vmtoll.spec.inventory_faults import SUTS
@@ -51,7 +50,7 @@ def check(lab: Lab) -> Iterator[CheckResult]:
 
 def has_own_release(host: Host) -> bool:
     """Return whether the profile of a guest says its release, which then differs from others' by design."""
-    environment = host.vars.environment or METAL
+    environment = host.vars.environment or ""
     return environment in profiles.names() and bool(profiles.load(environment).values["release"])
 
 

@@ -55,8 +55,8 @@ from vmtoll.report.words.operations import (
 from vmtoll.report.words.remarks import MOST_REMARKS, remarks
 from vmtoll.report.words.until import ending_text, looks_text
 from vmtoll.report.words.terms import (
-    ACCELERATORS, DASH, HARDWARE, KVM_HARDWARE, LAB_CONTAINER, LIMITERS, METAL_HARDWARE, METRIC_LABELS, UNITS, arm_text,
-    change_text, co_location_text, duration, figure, labels_of, load_text, module_text, number, p_value, percent,
+    ACCELERATORS, DASH, HARDWARE, KVM_HARDWARE, LIMITERS, METRIC_LABELS, UNITS, arm_text, change_text,
+    co_location_text, duration, figure, lab_text, labels_of, load_text, module_text, number, p_value, percent,
     platform_text, plural, scenario_labels, share, signed,
 )  # fmt: skip
 from vmtoll.report.words.verdicts import (

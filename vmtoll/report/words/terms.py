@@ -12,7 +12,7 @@ from vmtoll.model.hardware import Hardware
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, TAIL, THROUGHPUT
-from vmtoll.model.trial import METAL, Accelerator, Arm, Scenario
+from vmtoll.model.trial import METAL, Accelerator, Arm, MachineKind, Scenario
 
 # ---- numbers
 
@@ -169,17 +169,32 @@ KVM_HARDWARE = {
 }
 
 
-# What the embedded lab's report adds about its metal, a container, by what its machine runs on.
-METAL_HARDWARE = {
+def lab_text(run: Run) -> str:
+    """What stands for metal in the embedded lab; empty for another lab, and for a run that measured none there."""
+    if run.manifest.lab != "embedded" or not run.metal:
+        return ""
+    names = _quoted(run.metal)
+    are = "is a container" if len(run.metal) == 1 else "are one container"
+    text = f"{names} {are} on this machine's kernel, not a physical machine of its own."
+    text += _BELOW_METAL.get(run.hardware(run.metal[0]), "")
+    if containers := [arm for arm in run.arms if run.kind(arm) is MachineKind.CONTAINER and not arm.is_control]:
+        text += (
+            f" {_quoted(containers)} {'runs' if len(containers) == 1 else 'run'} in podman on the same kernel:"
+            f" the difference from {names} is what podman adds to systemd-nspawn, not what a container costs on a"
+            " machine of its own."
+        )
+    return text
+
+
+def _quoted(arms: Iterable[Arm]) -> str:
+    return " and ".join(f"“{arm}”" for arm in arms)
+
+
+# By what the machine of the embedded lab runs on.
+_BELOW_METAL = {
     Hardware.NESTED: " That machine is itself a virtual one.",
     Hardware.EMULATED: " Software (TCG) emulates that machine's CPU.",
 }
-
-# What it adds where a container is an arm as well.
-LAB_CONTAINER = (
-    " “container” is one of podman on the same kernel: against “metal” it shows what podman adds to systemd-nspawn, "
-    "not what a container costs on a machine of its own."
-)
 
 
 def module_text(module: str) -> str:
