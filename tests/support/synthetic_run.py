@@ -373,7 +373,7 @@ def _hosts_json(truth: Truth) -> dict[str, Any]:
             "cpu_model": "Synthetic CPU" if virtualization == "none" else "Synthetic vCPU",
             "cpus_allowed": 1, "microcode": "0x1", "mitigations": {"meltdown": "Not affected"},
             "governor": None, "smt": "on", "numa_nodes": 1, "clock_source": "tsc", "memory_kib": 2097152,
-            "virtualization": virtualization, "container": "systemd-nspawn" if role != "kvm_guest" else "none",
+            "virtualization": virtualization, "container": "systemd-nspawn" if virtualization == "none" else "none",
             "nic": "virtual mtu=1500",
             "sysctls": {"net.core.somaxconn": "4096", "net.ipv4.tcp_rmem": "4096 131072 6291456"},
             "packages": dict.fromkeys(truth.servers, "1.0-1"),
@@ -387,8 +387,7 @@ def _hosts_json(truth: Truth) -> dict[str, Any]:
     hosts = {"client": facts("client", None, "none")}
     for machine, environment in truth.machines.items():
         is_guest = kind_of(machine) is MachineKind.GUEST
-        role = "kvm_guest" if is_guest else str(kind_of(machine))
-        hosts[machine] = facts(role, environment, "kvm" if is_guest else "none")
+        hosts[machine] = facts("sut", environment, "kvm" if is_guest else "none")
     hosts["host"] = {"role": "kvm_host", "environment": None, "kernel": "6.1.0-synthetic", "qemu_version": "7.2"}
     hosts["host"] |= {"kvm_modules": list(truth.kvm_modules), "kvm_flags": ["svm"] * ("kvm_amd" in truth.kvm_modules)}
     hosts["host"] |= {"libvirt_version": "9.0.0", "domains": {"kvm": "<domain type='kvm'>made up</domain>"}}

@@ -135,15 +135,18 @@ ORDER BY ALL
 """
 
 
-# A test bed's host: that of its guests, else the machine under test itself; of several, the first by name.
+# A test bed's host: that of its guests, else metal or another machine under test that is not virtual; of several, the
+# first by name.
 _FACETS = ", ".join(f"{name}::VARCHAR AS {name}" for name in FACETS)
 _HOST_ROWS = f"""
-SELECT testbed, role, environment, run_id, host, {_FACETS} FROM {{source}} WHERE role IN ('kvm_host', 'sut')
+SELECT testbed, role, environment, virtualization, run_id, host, {_FACETS}
+FROM {{source}} WHERE role IN ('kvm_host', 'sut')
 """
 _HOSTS = f"""
 SELECT testbed, {", ".join(FACETS)} FROM hosts
 QUALIFY row_number() OVER (
-    PARTITION BY testbed ORDER BY role <> 'kvm_host', environment <> 'metal', run_id DESC, host
+    PARTITION BY testbed
+    ORDER BY role <> 'kvm_host', environment <> 'metal', coalesce(virtualization, 'none') <> 'none', run_id DESC, host
 ) = 1
 """
 

@@ -18,9 +18,7 @@ from statsmodels.stats.meta_analysis import combine_effects
 
 from benchmarks.fleet import BUCKETS, RUNS, make, measure_figures
 from tests.support.records import BASELINE
-from tests.support.synthetic_run import (
-    rate_load,
-)
+from tests.support.synthetic_run import Truth, make_run, rate_load
 from tests.support.testbed_runs import CLOSED, GUEST, entry, run_of
 from vmtoll.analysis.histograms import merged_histogram
 from vmtoll.analysis.run import frame_of, load_run
@@ -262,6 +260,17 @@ def test_the_hosts_of_a_run_are_a_table(runs: dict[str, Path], dataset: Path) ->
     assert hosts["00"]["kernel"] == kvm_host.kernel
     invalid = [record for record in run.records if record.validity is Validity.INVALID]
     assert bool(invalid) == bool(failures)
+
+
+def test_a_test_bed_whose_metal_goes_by_another_name_is_known_by_it(tmp_path: Path) -> None:
+    """Not by the guest of a host that was not seen."""
+    changes = {"tuned": {"of": "metal", "apply": "true"}}
+    run = make_run(tmp_path, Truth(blocks=2, metal=False, guests=("kvm-default", "tuned"), changes=changes))
+    facts = json.loads((run / "hosts.json").read_text())
+    (run / "hosts.json").write_text(json.dumps({name: each for name, each in facts.items() if name != "host"}))
+    partition(run, tmp_path / "data", "spring", "one")
+    with Dataset(str(tmp_path / "data"), None, 500) as opened:
+        assert opened.hosts()["one"]["cpu_model"] == "Synthetic CPU"
 
 
 def test_a_dataset_from_before_hosts_were_a_table_is_read(dataset: Path, tmp_path: Path) -> None:
