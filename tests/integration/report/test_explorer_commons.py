@@ -90,6 +90,35 @@ def test_the_page_opens_with_what_virtualization_cost_by_machine_and_server(
     until(browser, lambda b: b.find_element(By.CSS_SELECTOR, ".picture").get_attribute("data-metric") == "host_cpu")
 
 
+def site_of(folder: Path, **truths: Truth) -> str:
+    for name, truth in truths.items():
+        add_run(folder / "results", truth, "web", f"20260101T000000Z-{name}")
+    return write_site(folder / "results", folder / "site").as_uri()
+
+
+def text_of(browser: webdriver.Chrome) -> str:
+    return str(browser.find_element(By.TAG_NAME, "main").text)
+
+
+def test_without_metal_the_picture_is_against_the_baseline(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    visit(browser, site_of(tmp_path, aaaa=Truth(metal=False, guests=("kvm-default", "kvm-tuned"), drift=0)))
+    caption = browser.find_element(By.CSS_SELECTOR, ".picture figcaption").text
+    assert caption.startswith("Against kvm-default · Requests per second ÷ kvm-default's.")
+    (line,) = lines(browser)
+    assert line.startswith("nginx · 10 users · kvm-tuned")
+    shown = text_of(browser)
+    visit(browser, browser.current_url + "#view=scenarios")
+    assert "metal" not in (shown + text_of(browser)).replace("against bare metal, for a web workload", "")
+
+
+def test_a_change_of_metal_is_not_what_virtualization_cost(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    changes = {"tuned": {"of": "metal", "apply": "true"}}
+    truth = Truth(guests=("container", "kvm-default", "tuned"), changes=changes, drift=0)
+    visit(browser, site_of(tmp_path, aaaa=truth, bbbb=Truth(metal=False, guests=("kvm-a", "kvm-b"))))
+    assert browser.find_element(By.CSS_SELECTOR, ".picture figcaption").text.startswith("What virtualization cost")
+    assert {line.split(" · ")[2].split()[0] for line in lines(browser)} == {"container", "kvm-default"}
+
+
 def test_facets_of_the_machine_filter_the_picture_and_the_rows(browser: webdriver.Chrome, index: str) -> None:
     visit(browser, f"{index}#mitigations=some+missing")
     assert [h.text for h in browser.find_elements(By.CSS_SELECTOR, ".picture h3")] == ["Xeon 8480 · native"]

@@ -104,6 +104,7 @@ def _row(
         "workload": scenario.workload,
         "tool": run.tool(scenario),
         "environment": str(arm),
+        "kind": run.kind(arm).value,
         "accelerator": run.accelerator(arm).value,
         "hardware": run.hardware(arm).value,
         **platform(run, arm),

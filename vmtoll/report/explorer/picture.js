@@ -1,12 +1,10 @@
 "use strict";
 
-// The picture at the top: guests and containers ÷ metal by machine and server; and the history of one scenario.
+// The picture at the top: guests and containers ÷ metal, or environments ÷ another baseline, by machine and server; and
+// the history of one scenario.
 
-const PICTURE = {
-  throughput: "Requests per second ÷ metal's",
-  tail: "p99 of an open loop ÷ metal's",
-  host_cpu: "Host CPU per request ÷ metal's",
-};
+const METAL = "metal";
+const PICTURE = { throughput: "Requests per second", tail: "p99 of an open loop", host_cpu: "Host CPU per request" };
 const LINES = 40; // of the picture, before "show all"
 const DOTS = 30; // of one line: the newest run and those before it
 
@@ -67,16 +65,26 @@ function picturePoints(pairs, name) {
   return [machines, without];
 }
 
+/** The baseline that the picture divides by, and what is divided: metal and what is none, or, where no run has metal as
+    its baseline, the baseline of the newest one and all others. */
+function picturePairs(s) {
+  const pairs = site.runs.flatMap((run) => chosen(run, s).map((row) => [run, row]));
+  const baselines = pairs.map(([run]) => run.baseline);
+  const baseline = baselines.includes(METAL) ? METAL : baselines[0];
+  return [baseline, pairs.filter(([run, row]) => run.baseline === baseline && (baseline !== METAL || row.kind !== METAL))];
+}
+
 function picture(s) {
-  const pairs = site.runs.filter((run) => run.baseline === "metal").flatMap((run) => chosen(run, s).map((row) => [run, row]));
+  const [baseline, pairs] = picturePairs(s);
+  const text = (key) => `${PICTURE[key]} ÷ ${baseline}'s`;
   const available = Object.keys(PICTURE).filter((name) => pairs.some(([, row]) => row.verdicts[name]?.ratio));
   const name = available.includes(s.get("m")) ? s.get("m") : available[0] ?? "throughput";
   const [machines, without] = picturePoints(pairs, name);
   const all = [...machines].flatMap(([machine, lines]) => [...lines.values()].map((points) => [machine, lineName(points[0][1]), points]));
   const shown = s.has("lines") ? all : all.slice(0, LINES);
-  const links = Object.keys(PICTURE).map((key) => available.includes(key) && el("a", { href: address({ m: key }), "aria-current": String(key === name) }, PICTURE[key]));
+  const links = Object.keys(PICTURE).map((key) => available.includes(key) && el("a", { href: address({ m: key }), "aria-current": String(key === name) }, text(key)));
   const missing = without > 0 && el("p", { class: "soft" }, `${plural(without, "comparison")} without a valid figure ${without === 1 ? "is" : "are"} not drawn.`);
-  if (!all.length) return el("figure", { class: "picture" }, el("figcaption", null, "No comparison with metal has a valid figure here."), missing);
+  if (!all.length) return el("figure", { class: "picture" }, el("figcaption", null, `No comparison${baseline ? ` with ${baseline}` : ""} has a valid figure here.`), missing);
   const ratios = shown.flatMap(([, , points]) => points.slice(0, DOTS).flatMap(([, , v], i) => i ? [v.ratio[0]] : v.ratio)).filter((x) => x > 0);
   const [low, high] = ends(ratios);
   const at = scaleOf(low, high);
@@ -87,7 +95,7 @@ function picture(s) {
     return [heading, pictureLine(line, points, at)];
   });
   return el("figure", { class: "picture", "data-metric": name },
-    el("figcaption", null, el("b", null, "What virtualization cost"), ` · ${PICTURE[name]}. Dot and bar: the newest run and the interval that decided; small dots: earlier runs. Left of 1: metal has more.`),
+    el("figcaption", null, el("b", null, baseline === METAL ? "What virtualization cost" : `Against ${baseline}`), ` · ${text(name)}. Dot and bar: the newest run and the interval that decided; small dots: earlier runs. Left of 1: ${baseline} has more.`),
     el("p", { class: "links" }, links),
     el("div", { class: "line axis" }, el("span", null), axis(low, high, at), el("span", null, "ratio (interval)")),
     rows,
