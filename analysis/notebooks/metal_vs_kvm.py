@@ -9,13 +9,13 @@
 # ---
 
 # %% [markdown]
-# # Metal against KVM
+# # Against the baseline
 #
-# What a [guest] costs against [metal] in requests per second, in latency and in CPU per request, and the
-# figures behind it.
+# What each [environment] costs against the [baseline], such as a guest against metal, in requests per second,
+# in latency and in CPU per request, and the figures behind it.
 #
-# [guest]: ../../docs/glossary.md#term-guest
-# [metal]: ../../docs/glossary.md#term-metal
+# [environment]: ../../docs/glossary.md#term-environment
+# [baseline]: ../../docs/glossary.md#term-baseline
 
 # %%
 import pandas as pd

@@ -1,7 +1,7 @@
 """Gain of each tuning step of a guest, with its interval and with the host's figures.
 
 `cumulative` steps compare each profile with the one before it, `single` steps compare a profile that differs from the
-base in one thing with that base. Metal is the level to reach.
+base in one thing with that base. The baseline is the level to reach.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -20,6 +20,7 @@ from vmtoll.campaign.dataset import Latency
 from vmtoll.campaign.effects import BedEffect, Effect, Figures
 from vmtoll.campaign.facets import Comparison
 from vmtoll.model.metric import TAIL, THROUGHPUT
+from vmtoll.model.trial import METAL, Accelerator
 from vmtoll.model.verdict import Estimate, Kind, VerdictReason
 from vmtoll.report import page as pages
 from vmtoll.report.plot import GUESTS, INK, SOFT, Chart, log_ticks, new_figure, row_axis, style
@@ -157,6 +158,7 @@ def write_page(figures: Figures, output: Path, dataset: str = "") -> Path:
     html = template.get_template("campaign.html.j2").render(
         figures=figures,
         sentence=sentence(figures),
+        heading=_heading(figures.effects),
         experiments=list(dict.fromkeys(effect.experiment for effect in figures.effects)),
         labels={name: words.label for name, words in METRIC_LABELS.items()},
         on_testbed=_on_testbed,
@@ -182,6 +184,11 @@ def sentence(figures: Figures) -> str:
     counts = Counter(effect.verdict.kind for effect in headline)
     kinds = ", ".join(f"{words} in {counts[kind]}" for kind, words in _KINDS.items() if counts[kind])
     return f"{start}, {len(headline)} comparisons of throughput or tail: {kinds}."
+
+
+def _heading(effects: Sequence[Effect]) -> str:
+    is_cost = all(e.baseline.environment == METAL and e.accelerator is not Accelerator.NONE for e in effects)
+    return "What virtualization costs" if is_cost else "Every environment against its baseline"
 
 
 def _totals(figures: Figures) -> list[dict[str, Any]]:

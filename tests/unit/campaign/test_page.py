@@ -19,6 +19,7 @@ from vmtoll.campaign.facets import fleet
 from vmtoll.campaign.page import MOST_ODD, _ratio_ticks, text, write_page
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.metric import THROUGHPUT
+from vmtoll.model.trial import Accelerator, Arm
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0001, 1.1), (0.9, 1.1), (1.0, 40.0)])
@@ -45,6 +46,17 @@ def figures(count: int, **keys: float) -> Figures:
         machines=tuple(MachineLoad(row.testbed, "client", 1, 60, 9.0, 20.0, 0.0, 0.0, 0.1) for row in rows),
         failures=(Failure("fleet", "kvm-default", "tool-failed", 3, 2),), fleet=fleet(rows, hosts, 0.02),
     )  # fmt: skip
+
+
+def test_the_heading_is_of_virtualization_only_for_guests_against_metal(tmp_path: Path) -> None:
+    made = figures(3)
+    for keys, heading in (
+        ({}, "What virtualization costs, over all test beds"),
+        ({"baseline": Arm("kvm-tuned")}, "Every environment against its baseline, over all test beds"),
+        ({"accelerator": Accelerator.NONE}, "Every environment against its baseline, over all test beds"),
+    ):
+        changed = replace(made, effects=tuple(replace(effect, **keys) for effect in made.effects))
+        assert heading in words_of(write_page(changed, tmp_path / "page.html").read_text(encoding="utf-8"))
 
 
 MANY: dict[str, Any] = {"model": 0.08, "hosts": 30, "slow": 0.5}

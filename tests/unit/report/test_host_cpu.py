@@ -3,15 +3,17 @@
 from pathlib import Path
 
 import pytest
+from matplotlib.lines import Line2D
 
 from tests.support.explorer_runs import add_run
-from tests.support.synthetic_run import Row, Truth
+from tests.support.synthetic_run import Row, Truth, make_run
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.columns import CROSSCHECK
 from vmtoll.model.machine_cpu import MachineCpu
 from vmtoll.model.metric import HOST_CPU
 from vmtoll.model.trial import METAL
+from vmtoll.report.charts import draw_all
 from vmtoll.report.explorer.collect import collect
 from vmtoll.report.html import NUMBER_CELLS
 from vmtoll.report.tables import numbers
@@ -28,6 +30,36 @@ def alike(row: Row) -> list[Row]:
         if (transactions := row.get(f"{prefix}transactions"))
     }
     return [row | accounts]
+
+
+@pytest.mark.parametrize(
+    ("truth", "expected"),
+    [
+        (Truth(), {"of a guest QEMU"}),
+        (Truth(guests=("container",)), {"of a container its control group"}),
+        (Truth(guests=("container", "kvm-default")), {"of a guest QEMU", "of a container its control group"}),
+        (Truth(guests=("tuned",), changes={"tuned": {"of": "metal", "apply": "true"}}), set()),
+    ],
+)
+def test_the_chart_of_cpu_says_what_it_counts_on_the_hosts_of_this_run(
+    tmp_path: Path, truth: Truth, expected: set[str]
+) -> None:
+    run = load_run(make_run(tmp_path, truth))
+    ((_, chart),) = draw_all(run, analyse(run), ["cpu"])
+    assert {
+        text for text in ("of a guest QEMU", "of a container its control group") if text in chart.caption
+    } == expected
+    assert ("On the host" in chart.caption) == bool(expected)
+
+
+def test_no_two_guests_look_alike_on_their_host(tmp_path: Path) -> None:
+    """The baseline is one of them."""
+    guests = ("kvm-a", "kvm-b", "kvm-c", "kvm-d")
+    run = load_run(make_run(tmp_path, Truth(metal=False, guests=guests)))
+    ((_, chart),) = draw_all(run, analyse(run), ["cpu"])
+    handles = [handle for handle in chart.figure.legends[0].legend_handles if isinstance(handle, Line2D)]
+    looks = {(str(handle.get_markeredgecolor()), str(handle.get_marker())) for handle in handles}
+    assert len(looks) == len(handles) == 2 * len(guests)
 
 
 def test_table_explorer_and_verdict_have_the_same_figures(tmp_path: Path) -> None:
