@@ -80,8 +80,8 @@ def preview(design: Design, store: BisectionStore, builds: Builds) -> Plan:
         file = Path(folder) / "bisect.yml"
         try:
             draft = planned(design, sitting, builds, file)
-        except ExperimentError as error:  # no user wrote this file, and it is gone
-            raise ExperimentError(str(error).removeprefix(f"{file}: ")) from None
+        except ExperimentError as error:
+            raise error.without(file) from None
     scenarios = {trial.scenario for trial in draft.trials}
     if len(scenarios) != 1 or any(isinstance(w, SearchWorkload) for w in draft.resolved.workloads.values()):
         raise UserError(

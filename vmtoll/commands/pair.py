@@ -76,8 +76,8 @@ class Pair:
             _write(draft, self.keys())
             try:
                 planned = plan(load(draft, Registry()), until=until, resume=resume)
-            except ExperimentError as error:  # no user wrote this file, and it is gone
-                raise ExperimentError(str(error).removeprefix(f"{draft}: ")) from None
+            except ExperimentError as error:
+                raise error.without(draft) from None
         if inventory:
             planned = on_machines(planned, inventory, limit)
         else:

@@ -1,12 +1,24 @@
 """Errors with a cause that a user can act on, as one tree; each message is one sentence."""
 
+from pathlib import Path
+
 
 class VmtollError(Exception):
     """Base of all errors that vmtoll raises on purpose: what is wrong, where (file, key, machine), and the way out."""
 
 
 class ExperimentError(VmtollError):
-    """An experiment, workload or site is not valid; nothing has been started."""
+    """An experiment, workload or site is not valid; nothing has been started. `sentence`: without `file`, the file or
+    folder that the message names first; None where it names none.
+    """
+
+    def __init__(self, sentence: str, file: Path | None = None) -> None:
+        super().__init__(sentence if file is None else f"{file}: {sentence}")
+        self.sentence, self.file = sentence, file
+
+    def without(self, file: Path) -> "ExperimentError":
+        """The same error; of this file, which no user wrote, the sentence alone."""
+        return ExperimentError(self.sentence) if self.file == file else self
 
 
 class InventoryError(VmtollError):

@@ -33,8 +33,9 @@ def prepare(session: Session) -> None:
     for name in experiment.explained:
         if (ran_by := session.accelerators[name]) is not Accelerator.KVM:
             raise ExperimentError(
-                f"{file}: explain: {name} is not run by KVM ({ran_by.value}), and only KVM's exits can be traced; run "
-                "it on a host with KVM, or leave `explain` out"
+                f"explain: {name} is not run by KVM ({ran_by.value}), and only KVM's exits can be traced; run "
+                "it on a host with KVM, or leave `explain` out",
+                file,
             )
     hosts = {host.name: host for guest in guests if (host := session.inventory.kvm_host(guest))}
     for host in hosts.values():
@@ -57,8 +58,9 @@ def _refuse_untraceable(session: Session, host: Host) -> None:
     answer = session.line(host).call("exits_obstacle")
     if answer["why"]:
         raise ExperimentError(
-            f"{session.resolved.file}: explain: the exits of {host.name}'s guests cannot be traced, because "
-            f"{answer['why']}; {answer['way_out']}, or leave `explain` out"
+            f"explain: the exits of {host.name}'s guests cannot be traced, because "
+            f"{answer['why']}; {answer['way_out']}, or leave `explain` out",
+            session.resolved.file,
         )
 
 

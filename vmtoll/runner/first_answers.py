@@ -30,7 +30,7 @@ def check_starts(session: Session) -> None:
                 for way in ways:
                     start_commands(way, on_host)
             except AgentError as error:
-                raise ExperimentError(f"{session.resolved.file}: first_answer: {error}") from None
+                raise ExperimentError(f"first_answer: {error}", session.resolved.file) from None
         if "boot" in ways:
             _refuse_without_systemd(session, guest)
 
@@ -40,8 +40,9 @@ def _refuse_without_systemd(session: Session, guest: Host) -> None:
     done: Done = session.line(guest).call("exec", 60, argv=argv, limit_s=30)
     if done["exit_status"]:
         raise ExperimentError(
-            f"{session.resolved.file}: first_answer: {guest.name} does not boot by systemd, which starts the server "
-            "and tells the parts of a boot; leave `boot` out"
+            f"first_answer: {guest.name} does not boot by systemd, which starts the server "
+            "and tells the parts of a boot; leave `boot` out",
+            session.resolved.file,
         )
 
 

@@ -16,4 +16,4 @@ def check_operations(session: Session) -> None:
                 try:
                     script(operation, on_host, session.lines[operation.to] if operation.to else None)
                 except AgentError as error:
-                    raise ExperimentError(f"{session.resolved.file}: during.{name}: {error}") from None
+                    raise ExperimentError(f"during.{name}: {error}", session.resolved.file) from None

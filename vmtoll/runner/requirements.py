@@ -48,8 +48,9 @@ def _check_density(resolved: Resolved, inventory: Inventory) -> None:
     for host in inventory.under_test:
         if inventory.kvm_host(host) is None:
             raise ExperimentError(
-                f"{resolved.file}: density: the inventory names no KVM host of {host.name}, and vmtoll pauses the "
-                "guests that are too many there; set vmtoll_kvm_host and vmtoll_domain"
+                f"density: the inventory names no KVM host of {host.name}, and vmtoll pauses the "
+                "guests that are too many there; set vmtoll_kvm_host and vmtoll_domain",
+                resolved.file,
             )
 
 
@@ -61,8 +62,9 @@ def _check_changes(resolved: Resolved, inventory: Inventory) -> None:
             if is_hosts and inventory.kvm_host(host) is None:
                 key = "on" if change.on == "host" else "settings"
                 raise ExperimentError(
-                    f"{resolved.file}: changes.{name}.{key}: the inventory names no KVM host of {host.name}; set "
-                    f"vmtoll_kvm_host and vmtoll_domain, or leave `{key}` out"
+                    f"changes.{name}.{key}: the inventory names no KVM host of {host.name}; set "
+                    f"vmtoll_kvm_host and vmtoll_domain, or leave `{key}` out",
+                    resolved.file,
                 )
 
 
@@ -73,30 +75,32 @@ def _check_operations(resolved: Resolved, inventory: Inventory) -> None:
         for host in machines if operation.on == "kvm_host" else ():
             if inventory.kvm_host(host) is None:
                 raise ExperimentError(
-                    f"{resolved.file}: during.{name}: the inventory names no KVM host of {host.name}; set "
-                    "vmtoll_kvm_host and vmtoll_domain"
+                    f"during.{name}: the inventory names no KVM host of {host.name}; set "
+                    "vmtoll_kvm_host and vmtoll_domain",
+                    resolved.file,
                 )
             if operation.do != "command" and not host.vars.domain:
                 raise ExperimentError(
-                    f"{resolved.file}: during.{name}: vmtoll does `{operation.do}` on guests of libvirt alone, and "
-                    f"{host.name} has no vmtoll_domain; use `do: command` with the commands of what runs it"
+                    f"during.{name}: vmtoll does `{operation.do}` on guests of libvirt alone, and "
+                    f"{host.name} has no vmtoll_domain; use `do: command` with the commands of what runs it",
+                    resolved.file,
                 )
             if operation.to:
-                _check_target(f"{resolved.file}: during.{name}.to", operation.to, host, inventory)
+                _check_target(resolved.file, f"during.{name}.to", operation.to, host, inventory)
 
 
-def _check_target(key: str, name: str, guest: Host, inventory: Inventory) -> None:
+def _check_target(file: Path, key: str, name: str, guest: Host, inventory: Inventory) -> None:
     """Raise ExperimentError for a target of a migration that is no other KVM host than the guest's."""
     target, source = inventory.kvm_hosts.get(name), inventory.kvm_host(guest)
     if target is None:
         raise ExperimentError(
-            f"{key}: {name!r} is no host of the inventory's group `kvm_hosts`; add it there, or name one of them"
+            f"{key}: {name!r} is no host of the inventory's group `kvm_hosts`; add it there, or name one of them", file
         )
     if source is not None and (target is source or target.argv() == source.argv()):
-        raise ExperimentError(f"{key}: {guest.name} runs on {name} already; name another KVM host")
+        raise ExperimentError(f"{key}: {guest.name} runs on {name} already; name another KVM host", file)
     if target.is_local and not target.vars.migration_uri:
         raise ExperimentError(
-            f"{key}: {name} is this machine, and other hosts have no address of it; set its vmtoll_migration_uri"
+            f"{key}: {name} is this machine, and other hosts have no address of it; set its vmtoll_migration_uri", file
         )
 
 
@@ -104,8 +108,9 @@ def _machines_of(key: str, name: str, environment: str, resolved: Resolved, inve
     """The machines of the environment `name`, which is made of `environment`. Raises ExperimentError without any."""
     if name not in inventory.machines:
         raise ExperimentError(
-            f"{resolved.file}: {key}: no machine of the inventory has vmtoll_environment: {environment}, so it has "
-            "nowhere to run; add it to metal_hosts or kvm_guests"
+            f"{key}: no machine of the inventory has vmtoll_environment: {environment}, so it has "
+            "nowhere to run; add it to metal_hosts or kvm_guests",
+            resolved.file,
         )
     return inventory.machines[name]
 
@@ -115,13 +120,15 @@ def _check_explained(resolved: Resolved, inventory: Inventory) -> None:
     for host in (host for name in resolved.experiment.explained for host in inventory.machines.get(name, ())):
         if inventory.kvm_host(host) is None:
             raise ExperimentError(
-                f"{resolved.file}: explain: the inventory names no KVM host of {host.name}; set vmtoll_kvm_host and "
-                "vmtoll_domain, or leave `explain` out"
+                f"explain: the inventory names no KVM host of {host.name}; set vmtoll_kvm_host and "
+                "vmtoll_domain, or leave `explain` out",
+                resolved.file,
             )
         if host.vars.accelerator == "tcg":
             raise ExperimentError(
-                f"{resolved.file}: explain: {host.name} is emulated (TCG) and has no exits; measure on a host with "
-                "KVM, or leave `explain` out"
+                f"explain: {host.name} is emulated (TCG) and has no exits; measure on a host with "
+                "KVM, or leave `explain` out",
+                resolved.file,
             )
 
 
@@ -130,8 +137,9 @@ def _check_started(resolved: Resolved, inventory: Inventory) -> None:
     for host in (host for name in resolved.experiment.started for host in inventory.machines.get(name, ())):
         if inventory.kvm_host(host) is None or not host.guest_name:
             raise ExperimentError(
-                f"{resolved.file}: first_answer: the inventory does not say what starts {host.name}; set "
-                "vmtoll_kvm_host and vmtoll_domain, or leave `first_answer` out"
+                f"first_answer: the inventory does not say what starts {host.name}; set "
+                "vmtoll_kvm_host and vmtoll_domain, or leave `first_answer` out",
+                resolved.file,
             )
 
 

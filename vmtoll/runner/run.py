@@ -189,7 +189,7 @@ def run(
     tell: Listener = listener or (lambda _: None)
     resolved = planned.resolved
     if resolved.experiment.until and judge is None:
-        raise ExperimentError(f"{resolved.file}: until: nothing here looks at a run while it is measured; remove it")
+        raise ExperimentError("until: nothing here looks at a run while it is measured; remove it", resolved.file)
     inventory = _load_inventory(resolved, inventory_path, limit)
     for leave_out in (without_absent, without_unshipped, without_kernel_tls):
         resolved = leave_out(resolved, inventory)
@@ -282,8 +282,9 @@ def _check_same(run_dir: Path, manifest: Manifest, resolved: Resolved) -> None:
 
 def _changed_error(run_dir: Path, resolved: Resolved) -> ExperimentError:
     return ExperimentError(
-        f"{run_dir}: experiment {resolved.experiment.name}, or what it skips, has changed since the run began; "
-        "restore it, or leave out --resume to start another run"
+        f"experiment {resolved.experiment.name}, or what it skips, has changed since the run began; restore it, or "
+        "leave out --resume to start another run",
+        run_dir,
     )
 
 

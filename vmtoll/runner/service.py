@@ -50,7 +50,7 @@ def compare_arms(session: Session, requests: ServiceRequests, tell: Listener) ->
         pages.append(page)
     if complaints:
         more = f" (and {len(complaints) - _MOST_NAMED} more)" if len(complaints) > _MOST_NAMED else ""
-        raise ExperimentError(f"{session.resolved.file}: service: {'; '.join(complaints[:_MOST_NAMED])}{more}")
+        raise ExperimentError(f"service: {'; '.join(complaints[:_MOST_NAMED])}{more}", session.resolved.file)
     _check_recorded(session, pages)
     session.pages = {page.path: page for page in pages}
     session.fully_checked |= {(arm, requests.service.name) for arm in arms}
@@ -70,7 +70,7 @@ def _find_processes(session: Session, requests: ServiceRequests) -> None:
         try:
             watch(session.line(sut), requests.service)
         except AgentError as error:
-            raise ExperimentError(f"{session.resolved.file}: service.cpu: {error}") from error
+            raise ExperimentError(f"service.cpu: {error}", session.resolved.file) from error
 
 
 def _ask(session: Session, requests: ServiceRequests, arm: str) -> list[PageAnswer]:
@@ -121,6 +121,6 @@ def _check_recorded(session: Session, pages: Sequence[ServicePage]) -> None:
         old = old_by_path.get(page.path)
         if old is None or (old.sha256 and page.sha256 and old.sha256 != page.sha256):
             raise ExperimentError(
-                f"{session.store.run_dir}: {page.path} answers otherwise than when the run began; leave out "
-                "--resume to start another run"
+                f"{page.path} answers otherwise than when the run began; leave out --resume to start another run",
+                session.store.run_dir,
             )

@@ -57,7 +57,7 @@ def check_users(path: Path, key: str, users: int | list[int], workloads: Sequenc
         for count in listed(users):
             if count not in counts:
                 users_text = f"has {', '.join(map(str, counts))}" if counts else "is no closed loop"
-                raise ExperimentError(f"{path}: {key}: {count}: the workload {workload.name} {users_text}")
+                raise ExperimentError(f"{key}: {count}: the workload {workload.name} {users_text}", path)
 
 
 # Files are named after environments, and `metal#2` is the A/A control of metal.
@@ -69,12 +69,12 @@ def check_environments(path: Path, experiment: Experiment, machines: list[str]) 
     for i, name in enumerate(experiment.environments):
         if not _NAME.fullmatch(name):
             raise ExperimentError(
-                f"{path}: environments[{i}]: {name!r}: a name is not empty, and has no / and no #; give it another one"
+                f"environments[{i}]: {name!r}: a name is not empty, and has no / and no #; give it another one", path
             )
     for name, variant in experiment.variants.items():
         key, kind = (f"changes.{name}", "change") if name in experiment.changes else (f"during.{name}", "operation")
         if name in machines:
-            raise ExperimentError(f"{path}: {key}: is a guest profile or metal; give the {kind} another name")
+            raise ExperimentError(f"{key}: is a guest profile or metal; give the {kind} another name", path)
         check_names(path, f"{key}.of", "environment", [variant.of], machines)
     check_names(
         path, "environments[]", "environment", experiment.environments, [*machines, *experiment.variants]
@@ -104,22 +104,22 @@ def check_operations(path: Path, experiment: Experiment, workloads: Mapping[str,
     for name, workload in workloads.items() if experiment.during else ():
         if not isinstance(workload, OpenWorkload) or workload.tool != "vegeta":
             raise ExperimentError(
-                f"{path}: during: needs open loops of vegeta, which logs when each answer came; {name} is none"
+                f"during: needs open loops of vegeta, which logs when each answer came; {name} is none", path
             )
         if isinstance(workload, SearchWorkload):
-            raise ExperimentError(f"{path}: during: {name} searches for a rate, and each arm would have its own")
+            raise ExperimentError(f"during: {name} searches for a rate, and each arm would have its own", path)
         if workload.client == "localhost":
-            raise ExperimentError(f"{path}: during: {name} sends from the machine itself, which may stand still")
+            raise ExperimentError(f"during: {name} sends from the machine itself, which may stand still", path)
         if isinstance(workload, SharedHostWorkload) and (workload.cold or workload.is_spread):
             what = "reads each file once" if workload.cold else "spreads its load over several guests"
-            raise ExperimentError(f"{path}: during: {name} {what}, so it does not show what one guest's clients notice")
+            raise ExperimentError(f"during: {name} {what}, so it does not show what one guest's clients notice", path)
 
 
 def check_explained(path: Path, experiment: Experiment, workloads: Mapping[str, Workload]) -> None:
     """Raise ExperimentError for a load whose requests are not the same in each trial."""
     for name, workload in workloads.items() if experiment.explain else ():
         if isinstance(workload, SearchWorkload):
-            raise ExperimentError(f"{path}: explain: {name} searches for a rate; choose a workload that has one")
+            raise ExperimentError(f"explain: {name} searches for a rate; choose a workload that has one", path)
 
 
 def check_kinds(
@@ -134,14 +134,15 @@ def check_kinds(
             requested = "mail" if isinstance(workload, MailWorkload) else "pages"
             if requested != serves:
                 raise ExperimentError(
-                    f"{path}: servers: {server} serves {serves}, the workload {name} is for {requested}"
+                    f"servers: {server} serves {serves}, the workload {name} is for {requested}", path
                 )
             page = f"{workload.site}/{workload.page}"
             if workload.method == "POST" and definition.uploads != page:
                 readers = [s.name for s in read_servers(registry.servers_folder()) if s.uploads == page]
                 raise ExperimentError(
-                    f"{path}: servers: {server} reads no bodies sent to {page}, as the workload {name} does; "
-                    f"allowed: {', '.join(readers) or 'none'}"
+                    f"servers: {server} reads no bodies sent to {page}, as the workload {name} does; "
+                    f"allowed: {', '.join(readers) or 'none'}",
+                    path,
                 )
 
 

@@ -34,18 +34,19 @@ def check(path: Path, experiment: Experiment) -> None:
     other_keys = ("service", "during", "tuning_steps", "claims", "users", "explain")
     if any(getattr(experiment, key) for key in other_keys):
         raise ExperimentError(
-            f"{path}: density: goes with neither service, during, tuning_steps, claims, users nor explain; use an "
-            "experiment of its own"
+            "density: goes with neither service, during, tuning_steps, claims, users nor explain; use an "
+            "experiment of its own",
+            path,
         )
     for name in set(NO_GUESTS) & set(experiment.environments):
-        raise ExperimentError(f"{path}: density: {name} carries no guests; leave it out of `environments`")
+        raise ExperimentError(f"density: {name} carries no guests; leave it out of `environments`", path)
     if experiment.noise_floor:
-        raise ExperimentError(f"{path}: density: noise_floor: a number of guests has no A/A control; leave it out")
+        raise ExperimentError("density: noise_floor: a number of guests has no A/A control; leave it out", path)
     if len(experiment.servers) > 1:
-        raise ExperimentError(f"{path}: density: servers: name one, which all guests with pages run")
+        raise ExperimentError("density: servers: name one, which all guests with pages run", path)
     if not experiment.pause_idle_guests:
         raise ExperimentError(
-            f"{path}: density: pause_idle_guests: guests beyond the number under load must not run; leave it out"
+            "density: pause_idle_guests: guests beyond the number under load must not run; leave it out", path
         )
 
 
@@ -53,35 +54,43 @@ def workloads_of(path: Path, density: Density, workloads: Mapping[str, Workload]
     """These workloads, of which the first tile's has a load for each number of guests. Raises ExperimentError."""
     for index, tile in enumerate(density.tiles):
         if tile.workload:
-            _check_tile(f"{path}: density.tiles[{index}]", workloads[tile.workload], is_mail=tile.is_mail)
+            _check_tile(path, f"density.tiles[{index}]", workloads[tile.workload], is_mail=tile.is_mail)
     first = workloads[density.workload].model_copy(
         update={"guests": list(range(1, density.at_most + 1)), "crosscheck": None}
     )
     return {**workloads, density.workload: first}
 
 
-def _check_tile(where: str, workload: Workload, *, is_mail: bool) -> None:
+def _check_tile(path: Path, where: str, workload: Workload, *, is_mail: bool) -> None:
     """Raise ExperimentError unless this load can go on beside others, and tells when its answers came."""
     name = workload.name
     if isinstance(workload, MailWorkload):
         if not is_mail:
-            raise ExperimentError(f"{where}: {name} is mail: give its server, rate_rps and deadline_ms")
+            raise ExperimentError(f"{where}: {name} is mail: give its server, rate_rps and deadline_ms", path)
         if workload.protocol not in PROTOCOLS:
             raise ExperimentError(
                 f"{where}: {name} speaks {workload.protocol}, whose tool does not log when answers came; "
-                f"allowed: {', '.join(PROTOCOLS)}"
+                f"allowed: {', '.join(PROTOCOLS)}",
+                path,
             )
         return
     if is_mail:
-        raise ExperimentError(f"{where}: server: {name} is for pages, which run on that of `servers`; leave it out")
+        raise ExperimentError(
+            f"{where}: server: {name} is for pages, which run on that of `servers`; leave it out", path
+        )
     if not isinstance(workload, RateWorkload) or workload.tool != "vegeta":
-        raise ExperimentError(f"{where}: {name} is no open loop of vegeta at one rate (`kind: rate`); choose another")
+        raise ExperimentError(
+            f"{where}: {name} is no open loop of vegeta at one rate (`kind: rate`); choose another", path
+        )
     if workload.loads[0].kind is not LoadKind.RATE:
-        raise ExperimentError(f"{where}: {name} has a share of a capacity; a guest needs a load of its own, `rate_rps`")
+        raise ExperimentError(
+            f"{where}: {name} has a share of a capacity; a guest needs a load of its own, `rate_rps`", path
+        )
     if workload.cold or workload.neighbour or workload.is_spread or workload.client == "localhost" or workload.cores:
         raise ExperimentError(
             f"{where}: {name} has cold, neighbour, guests, cores or client: localhost, which no guest's load has; "
-            "choose another"
+            "choose another",
+            path,
         )
     if workload.transport.tls:
-        raise ExperimentError(f"{where}: {name} goes over TLS; vmtoll loads the guests of a density without it")
+        raise ExperimentError(f"{where}: {name} goes over TLS; vmtoll loads the guests of a density without it", path)

@@ -22,13 +22,13 @@ def read(path: Path) -> Keys:
     try:
         data = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ExperimentError(f"{path}: {error.strerror or error}") from error
+        raise ExperimentError(error.strerror or str(error), path) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ExperimentError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+        raise ExperimentError(f"not YAML: {' '.join(str(error).split())}", path) from error
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
-        raise ExperimentError(f"{path}: must be a mapping of keys to values")
+        raise ExperimentError("must be a mapping of keys to values", path)
     if "name" in data:
-        raise ExperimentError(f"{path}: name: remove it; the file's name is the name")
+        raise ExperimentError("name: remove it; the file's name is the name", path)
     return data
 
 
@@ -74,7 +74,7 @@ def validation_error(path: Path, model: type[BaseModel], error: ValidationError)
     else:
         text = f"{_key(location)}: {first_error['input']!r}: {plain_message(first_error['msg'])}"
     more = error.error_count() - 1
-    return ExperimentError(f"{path}: {text}" + (f" (and {more} more)" if more else ""))
+    return ExperimentError(text + (f" (and {more} more)" if more else ""), path)
 
 
 def check_names(path: Path, key: str, kind: str, values: list[str], allowed: list[str]) -> None:
@@ -82,6 +82,6 @@ def check_names(path: Path, key: str, kind: str, values: list[str], allowed: lis
     for i, value in enumerate(values):
         location = key.replace("[]", f"[{i}]")
         if value not in allowed:
-            raise ExperimentError(f"{path}: {location}: {unknown(kind, value, allowed)}")
+            raise ExperimentError(f"{location}: {unknown(kind, value, allowed)}", path)
         if value in values[:i]:
-            raise ExperimentError(f"{path}: {location}: {value!r} is named twice")
+            raise ExperimentError(f"{location}: {value!r} is named twice", path)

@@ -51,7 +51,7 @@ def _of_tiles(path: Path, wanted: Density, registry: Registry) -> dict[str, Work
             variants = load_workloads(tile.workload, registry)
             if tile.workload not in variants:
                 text = unknown("workload", tile.workload, workload_names(registry))
-                raise ExperimentError(f"{path}: {where}.workload: {text}")
+                raise ExperimentError(f"{where}.workload: {text}", path)
             workloads[tile.workload] = variants[tile.workload]
         if tile.server:
             check_names(path, f"{where}.server", "server", [tile.server], registry.servers())
@@ -110,7 +110,7 @@ class Resolved:
         remaining = replace(self, skipped=(*self.skipped, *skipped))
         if not remaining.servers:
             reasons = "; ".join(f"{skip.name}: {skip.why}" for skip in remaining.skipped if skip.server)
-            raise ExperimentError(f"{self.file}: servers: none is left to measure: {reasons}")
+            raise ExperimentError(f"servers: none is left to measure: {reasons}", self.file)
         return remaining
 
     @property
@@ -142,9 +142,9 @@ def _no_experiment(path: Path, registry: Registry) -> ExperimentError:
     if path.stem.endswith(".yml"):
         file = path.with_suffix("")
         return ExperimentError(
-            f"{file}: an experiment is given by its name, {file.stem}, and its file lies in workloads/experiments"
+            f"an experiment is given by its name, {file.stem}, and its file lies in workloads/experiments", file
         )
-    return ExperimentError(f"{path}: {unknown('experiment', path.stem, registry.experiments())}")
+    return ExperimentError(unknown("experiment", path.stem, registry.experiments()), path)
 
 
 def load(path: Path, registry: Registry | None = None, scale: Scale | None = None) -> Resolved:
@@ -191,7 +191,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     check_claims(path, experiment.claims, names["server"], names["environment"], workloads_at_all_scales)
     sites = sorted({w.site for w in workloads.values()})
     if len(sites) > 1:
-        raise ExperimentError(f"{path}: workloads: they use the sites {', '.join(sites)}; a run uses one")
+        raise ExperimentError(f"workloads: they use the sites {', '.join(sites)}; a run uses one", path)
     try:
         site = load_site(registry.site_file(sites[0]))
     except SiteError as error:
@@ -200,8 +200,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         if workload.page:
             pages = paths(site)
             if workload.page not in pages:
-                location = f"{file_of(name, registry)}: page"
-                raise ExperimentError(f"{location}: {unknown('page', workload.page, pages)}")
+                raise ExperimentError(f"page: {unknown('page', workload.page, pages)}", file_of(name, registry))
     return _with_control(resolve(path, experiment, workloads, site, registry))
 
 
@@ -214,14 +213,14 @@ def _parse(path: Path, document: Keys) -> Experiment:
     except ValidationError as error:
         raise validation_error(path, Experiment, error) from None
     except ValueError as error:
-        raise ExperimentError(f"{path}: {error}") from None
+        raise ExperimentError(str(error), path) from None
 
 
 def _resolve_service(path: Path, experiment: Experiment, service: Service) -> Resolved:
     """An experiment with a service. Raises ExperimentError, also for claims and tuning steps, which need servers."""
     for key in ("claims", "tuning_steps", "users", "during", "explain", "first_answer"):
         if getattr(experiment, key):
-            raise ExperimentError(f"{path}: {key}: an experiment with `service` has none; remove it")
+            raise ExperimentError(f"{key}: an experiment with `service` has none; remove it", path)
     requests = services.load_requests(path, experiment, service)
     return Resolved(path, experiment, services.workloads_of(path, service), None, {}, requests=requests)
 
@@ -239,7 +238,7 @@ def resolve(
     check_kinds(path, definitions, {name: workloads[name] for name in experiment.workloads}, registry)
     for tile in experiment.density.tiles if experiment.density else ():
         if tile.workload and tile.workload not in workloads:
-            raise ExperimentError(f"{path}: density: the load tool of {tile.workload} is missing here; add it")
+            raise ExperimentError(f"density: the load tool of {tile.workload} is missing here; add it", path)
         if tile.workload:
             names = [tile.server] if tile.server else experiment.servers
             servers = {name: read_server(name, registry.servers_folder()) for name in names}
@@ -247,8 +246,9 @@ def resolve(
     for name, definition in definitions.items() if experiment.first_answer else ():
         if definition.serves != "pages":
             raise ExperimentError(
-                f"{path}: first_answer: {name} serves {definition.serves}, and the client asks for a page; choose a "
-                "server of pages"
+                f"first_answer: {name} serves {definition.serves}, and the client asks for a page; choose a "
+                "server of pages",
+                path,
             )
     server_sources = sources.find_sources(registry, definitions)
     steps = experiment.tuning_steps.environments if experiment.tuning_steps else ()
@@ -294,9 +294,9 @@ def _workloads(path: Path, experiment: Experiment, registry: Registry) -> dict[s
     for i, name in enumerate(experiment.workloads):
         variants = load_workloads(name, registry)
         if not variants:
-            raise ExperimentError(f"{path}: workloads[{i}]: {unknown('workload', name, workload_names(registry))}")
+            raise ExperimentError(f"workloads[{i}]: {unknown('workload', name, workload_names(registry))}", path)
         if duplicate := next((variant for variant in variants if variant in workloads), None):
-            raise ExperimentError(f"{path}: workloads[{i}]: {duplicate!r} is named twice")
+            raise ExperimentError(f"workloads[{i}]: {duplicate!r} is named twice", path)
         workloads |= variants
     check_names(path, "users", "workload", list(experiment.users), list(workloads))
     for name, users in experiment.users.items():
@@ -310,15 +310,15 @@ def _at_scale(path: Path, data: Keys, scale: Scale | None) -> Keys:
     if "scales" not in data:
         return data
     if "scale" in data:
-        raise ExperimentError(f"{path}: `scale` is a command-line option (--scale); define `scales:` in the file")
+        raise ExperimentError("`scale` is a command-line option (--scale); define `scales:` in the file", path)
     scales = data["scales"]
     scale_names = list(get_args(Scale))
     if not isinstance(scales, dict) or not all(isinstance(keys, dict) for keys in scales.values()):
-        raise ExperimentError(f"{path}: scales: must be a mapping of {' and '.join(scale_names)} to keys and values")
+        raise ExperimentError(f"scales: must be a mapping of {' and '.join(scale_names)} to keys and values", path)
     check_names(path, "scales", "scale", list(scales), scale_names)
     chosen_scale = scale or "small"
     if chosen_scale not in scales:
-        raise ExperimentError(f"{path}: scales.{chosen_scale}: is missing; there is: {', '.join(scales) or 'none'}")
+        raise ExperimentError(f"scales.{chosen_scale}: is missing; there is: {', '.join(scales) or 'none'}", path)
     kept = {key: value for key, value in data.items() if key != "scales"}
     return {**kept, **scales[chosen_scale], "scale": chosen_scale}
 

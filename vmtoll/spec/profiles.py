@@ -55,7 +55,7 @@ def varied_profiles(experiments: SearchPath) -> dict[str, VariedProfile]:
         for name, variant in _of_experiment(file):
             other = made.setdefault(name, VariedProfile(variant, file))
             if other.variant != variant:
-                raise ExperimentError(f"{file}: {name} is another guest than in {other.file}; change one of both")
+                raise ExperimentError(f"{name} is another guest than in {other.file}; change one of both", file)
     return made
 
 
@@ -93,13 +93,13 @@ def check_profiles(path: Path, experiment: Experiment, registry: Registry) -> No
     machines = {experiment.machine_of(environment) for environment in experiment.environments}
     for name, variant in experiment.profiles.items():
         if name in shipped and variant != _of_file(registry.guest_file(name)):  # else a run has recorded it
-            raise ExperimentError(f"{path}: profiles.{name}: a guest profile has this name; choose another one")
+            raise ExperimentError(f"profiles.{name}: a guest profile has this name; choose another one", path)
         guests = [environment for environment in shipped if environment not in NO_GUESTS]
         check_names(path, f"profiles.{name}.of", "guest profile", [variant.of], guests)
         check_names(path, f"profiles.{name}.keys", "key", list(variant.keys), [*vary.profile_keys(), "needs"])
         check_machine(f"{path}: profiles.{name}.keys.machine", variant.keys.get("machine"))
         if name not in machines:
-            raise ExperimentError(f"{path}: profiles.{name}: is none of `environments`; add it there")
+            raise ExperimentError(f"profiles.{name}: is none of `environments`; add it there", path)
     for name in machines - experiment.profiles.keys():
         check_machine(f"{registry.guest_file(name)}: machine", _content(registry, name).get("machine"))
     if experiment.tuning_steps:  # a cumulative step and a single one may be one profile
@@ -107,9 +107,7 @@ def check_profiles(path: Path, experiment: Experiment, registry: Registry) -> No
     contents = {name: _filled_in(registry, name, experiment) for name in sorted(machines)}
     for (name, content), (other, other_content) in itertools.combinations(contents.items(), 2):
         if content == other_content and content:
-            raise ExperimentError(
-                f"{path}: environments: the profiles {name} and {other} differ in nothing; remove one"
-            )
+            raise ExperimentError(f"environments: the profiles {name} and {other} differ in nothing; remove one", path)
 
 
 def _filled_in(registry: Registry, name: str, experiment: Experiment) -> Keys:

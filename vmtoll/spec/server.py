@@ -145,9 +145,9 @@ def _document(name: str, found: SearchPath, heirs: tuple[str, ...] = ()) -> Keys
     parent = document.pop("of", None)
     if parent is not None:
         if parent not in found.names():
-            raise ExperimentError(f"{path}: of: {unknown('server', parent, found.names())}")
+            raise ExperimentError(f"of: {unknown('server', parent, found.names())}", path)
         if parent in (name, *heirs):
-            raise ExperimentError(f"{path}: of: {' → '.join([*heirs, name, parent])} is a circle")
+            raise ExperimentError(f"of: {' → '.join([*heirs, name, parent])} is a circle", path)
         inherited = _document(parent, found, (*heirs, name))
         for key in ("build", "tls"):
             inherited.pop(key, None)

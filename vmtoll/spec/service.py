@@ -55,7 +55,7 @@ def complete(path: Path, data: Keys) -> Keys:
         return data
     for key in ("servers", "workloads"):
         if key in data:
-            raise ExperimentError(f"{path}: {key}: `service` has its own; remove it")
+            raise ExperimentError(f"{key}: `service` has its own; remove it", path)
     loads = service.get("loads")
     names = list(loads) if isinstance(loads, dict) else ["load"]
     return {**data, "servers": [service.get("name", "service")], "workloads": names}
@@ -70,12 +70,12 @@ def load_requests(path: Path, experiment: Experiment, service: Service) -> Servi
     for environment in experiment.environments:
         address = service.address_of(environment, experiment.machine_of(environment))
         if address is None:
-            raise ExperimentError(f"{path}: service.address: has none for the environment {environment}; add it")
+            raise ExperimentError(f"service.address: has none for the environment {environment}; add it", path)
         addresses[environment] = address.rstrip("/")
     paths = _paths(path, service)
     for i, name in enumerate(service.dynamic):
         if name not in paths:
-            raise ExperimentError(f"{path}: service.dynamic[{i}]: {unknown('URL', name, list(dict.fromkeys(paths)))}")
+            raise ExperimentError(f"service.dynamic[{i}]: {unknown('URL', name, list(dict.fromkeys(paths)))}", path)
     headers = dict(_headers(path, path.parent / service.headers)) if service.headers else {}
     ca = _text(path, "ca", path.parent / service.ca) if service.ca else ""
     return ServiceRequests(service, addresses, paths, headers, ca)
@@ -83,19 +83,17 @@ def load_requests(path: Path, experiment: Experiment, service: Service) -> Servi
 
 def workloads_of(path: Path, service: Service) -> dict[str, Workload]:
     """The loads of a service as workloads, none above `at_most_rps`. Raises ExperimentError."""
-    return {
-        name: _workload(f"{path}: service.loads.{name}", name, keys, service) for name, keys in service.loads.items()
-    }
+    return {name: _workload(path, f"service.loads.{name}", name, keys, service) for name, keys in service.loads.items()}
 
 
-def _workload(location: str, name: str, keys: Mapping[str, Any], service: Service) -> Workload:
+def _workload(path: Path, where: str, name: str, keys: Mapping[str, Any], service: Service) -> Workload:
     kind = keys.get("kind", "closed")
     if kind not in KINDS:
-        raise ExperimentError(f"{location}: kind: {unknown('kind', kind, list(KINDS))}")
+        raise ExperimentError(f"{where}: kind: {unknown('kind', kind, list(KINDS))}", path)
     if refused := next((key for key in _REFUSED if key in keys), None):
-        raise ExperimentError(f"{location}: {refused}: a service sets it, or has none; remove it")
+        raise ExperimentError(f"{where}: {refused}: a service sets it, or has none; remove it", path)
     if keys.get("arrivals", "constant") != "constant":
-        raise ExperimentError(f"{location}: arrivals: at random they exceed at_most_rps for a moment; remove it")
+        raise ExperimentError(f"{where}: arrivals: at random they exceed at_most_rps for a moment; remove it", path)
     filled: Keys = {
         "kind": kind, "description": "requests for the URLs of a service", "site": service.name, "tool": TOOL,
         "keep_alive": True, "tls": service.scheme == "https", "http": service.http, **keys,
@@ -103,12 +101,11 @@ def _workload(location: str, name: str, keys: Mapping[str, Any], service: Servic
     try:
         workload = KINDS[kind](name=name, **filled)
     except ValidationError as error:
-        text = str(validation_error(Path(location), KINDS[kind], error))
-        raise ExperimentError(text) from None
+        raise ExperimentError(f"{where}: {validation_error(path, KINDS[kind], error).sentence}", path) from None
     for key, rate_rps in _rates(workload):
         if rate_rps > service.at_most_rps:
             raise ExperimentError(
-                f"{location}: {key}: {rate_rps:g} is above service.at_most_rps, {service.at_most_rps:g}; lower it"
+                f"{where}: {key}: {rate_rps:g} is above service.at_most_rps, {service.at_most_rps:g}; lower it", path
             )
     return workload
 
@@ -134,15 +131,15 @@ def _paths(path: Path, service: Service) -> list[str]:
     else:
         key, paths = "access_log", _paths_of_logs(path, service.access_log)
     if not paths:
-        raise ExperimentError(f"{path}: service.{key}: has no URL; give one path a line, as /cart?id=1")
+        raise ExperimentError(f"service.{key}: has no URL; give one path a line, as /cart?id=1", path)
     for number, each in enumerate(paths, start=1):
         if not _PATH.fullmatch(each):
             complaint = (
                 "give its path alone, the address has the rest" if urlsplit(each).scheme else "a path begins with /"
             )
-            raise ExperimentError(f"{path}: service.{key}: number {number}: {complaint}, and blanks are %20")
+            raise ExperimentError(f"service.{key}: number {number}: {complaint}, and blanks are %20", path)
     if (count := len(set(paths))) > MOST_URLS:
-        raise ExperimentError(f"{path}: service.{key}: {count} different URLs are above {MOST_URLS}; choose among them")
+        raise ExperimentError(f"service.{key}: {count} different URLs are above {MOST_URLS}; choose among them", path)
     return list(paths)
 
 
@@ -152,7 +149,7 @@ def _paths_of_logs(path: Path, logs: str | list[str] | None) -> list[str]:
     try:
         return requested_paths([path.parent / log for log in ([logs] if isinstance(logs, str) else logs or [])])
     except LogError as error:
-        raise ExperimentError(f"{path}: service.access_log: {error}") from error
+        raise ExperimentError(f"service.access_log: {error}", path) from error
 
 
 def _headers(path: Path, file: Path) -> Iterator[tuple[str, str]]:
@@ -162,7 +159,7 @@ def _headers(path: Path, file: Path) -> Iterator[tuple[str, str]]:
             continue
         match = _HEADER.fullmatch(line.rstrip())
         if not match or not match[2].isprintable() or not match[2].isascii():
-            raise ExperimentError(f"{path}: service.headers: {file.name}: line {number} is not `Name: value` in ASCII")
+            raise ExperimentError(f"service.headers: {file.name}: line {number} is not `Name: value` in ASCII", path)
         yield match[1], match[2]
 
 
@@ -171,4 +168,4 @@ def _text(path: Path, key: str, file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not a text"
-        raise ExperimentError(f"{path}: service.{key}: {file}: {why}") from None
+        raise ExperimentError(f"service.{key}: {file}: {why}", path) from None

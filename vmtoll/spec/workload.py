@@ -82,17 +82,17 @@ def _documents(path: Path) -> dict[str, Keys]:
         return {path.stem: data}
     axes = data.pop("variants")
     if not isinstance(axes, list) or not axes or not all(isinstance(axis, dict) and axis for axis in axes):
-        raise ExperimentError(f"{path}: variants: must be a list of mappings, each of suffixes to keys and values")
+        raise ExperimentError("variants: must be a list of mappings, each of suffixes to keys and values", path)
     for i, (suffix, keys) in ((i, item) for i, axis in enumerate(axes) for item in axis.items()):
         if not isinstance(suffix, str) or not _SUFFIX.fullmatch(suffix):
-            raise ExperimentError(f"{path}: variants[{i}]: {suffix!r} must be lower-case letters, digits and hyphens")
+            raise ExperimentError(f"variants[{i}]: {suffix!r} must be lower-case letters, digits and hyphens", path)
         if not isinstance(keys, dict) or not all(isinstance(key, str) for key in keys):
-            raise ExperimentError(f"{path}: variants[{i}].{suffix}: must be a mapping of keys to values")
+            raise ExperimentError(f"variants[{i}].{suffix}: must be a mapping of keys to values", path)
     documents: dict[str, Keys] = {}
     for combination in itertools.product(*(axis.items() for axis in axes)):
         name = "-".join([path.stem, *(suffix for suffix, _ in combination)])
         if name in documents or path.with_stem(name).exists():
-            raise ExperimentError(f"{path}: variants: there are two workloads {name}; rename one")
+            raise ExperimentError(f"variants: there are two workloads {name}; rename one", path)
         document = dict(data)
         for _, keys in combination:
             document |= keys
@@ -104,7 +104,7 @@ def _documents(path: Path) -> dict[str, Keys]:
 def _load(path: Path, name: str, data: Keys, registry: Registry) -> Workload:
     kind = data.get("kind", "closed")
     if kind not in KINDS:
-        raise ExperimentError(f"{path}: kind: {unknown('kind', kind, list(KINDS))}")
+        raise ExperimentError(f"kind: {unknown('kind', kind, list(KINDS))}", path)
     model, tools = KINDS[kind], _Tools(path, registry)
     if (
         kind in _RANDOM_BY_DEFAULT
@@ -146,7 +146,7 @@ class _Tools:
     def refusal(self, key: str, name: str, why: str, able: Callable[[Adapter], bool]) -> ExperimentError:
         """Return an error that says why this tool cannot do it, and which tools can."""
         allowed = ", ".join(other for other, adapter in self.adapters.items() if able(adapter))
-        return ExperimentError(f"{self.path}: {key}: {name} {why}; allowed: {allowed or 'none'}")
+        return ExperimentError(f"{key}: {name} {why}; allowed: {allowed or 'none'}", self.path)
 
     def check(self, key: str, name: str, workload: Workload, kind: str) -> None:
         """Raise ExperimentError unless the tool can send a load of this kind, as the workload requires."""
@@ -171,7 +171,7 @@ class _Tools:
             why = "sends at even intervals alone, which is `arrivals: constant`"
             raise self.refusal(key, name, why, lambda a: a.schedules)
         if not workload.keep_alive and not adapter.can_close:
-            raise ExperimentError(f"{self.path}: {key}: {name} cannot do keep_alive: false")
+            raise ExperimentError(f"{key}: {name} cannot do keep_alive: false", self.path)
         if why := _cannot_reach(workload.transport, adapter):
             raise self.refusal(
                 key, name, why, lambda a: not _cannot_reach(workload.transport, a) and _can_send(a, kind)
@@ -180,7 +180,7 @@ class _Tools:
             raise self.refusal(key, name, "sends no bodies", lambda a: a.sends_bodies)
         if adapter.one_page and workload.page is None:
             raise ExperimentError(
-                f"{self.path}: page: {name} asks for one page only; name a file of the site {workload.site}"
+                f"page: {name} asks for one page only; name a file of the site {workload.site}", self.path
             )
 
 
@@ -199,7 +199,7 @@ def _cannot_reach(transport: Transport, adapter: Adapter) -> str:
 def _check_shared_host(path: Path, workload: _SharedHost, kind: str, tools: _Tools) -> None:
     """Raise ExperimentError unless guests, neighbour and cold caches fit the rest of the workload and its tools."""
     if contradiction := _contradiction(workload):
-        raise ExperimentError(f"{path}: {contradiction}")
+        raise ExperimentError(contradiction, path)
     for key, name in (("tool", workload.tool), ("crosscheck", workload.crosscheck)):
         if name and (why := _cannot_share_host(workload, tools.adapters[name])):
             raise tools.refusal(key, name, why, lambda a: not _cannot_share_host(workload, a) and _can_send(a, kind))
