@@ -66,7 +66,7 @@ def capacity(
         )  # fmt: skip
     except ValidationError as error:
         first = error.errors()[0]
-        raise UserError(f"{first['loc'][0]}: {plain_message(first['msg'])} (got {first['input']})") from error
+        raise UserError(f"{first['loc'][0]}: {plain_message(first)} (got {first['input']})") from error
     run = load_run(folder)
     answer = planner.assess_capacity(run, slo, demand)
     if answer.is_empty:

@@ -90,7 +90,7 @@ class Variables(BaseModel):
         for entry in error.errors():
             name = cls.namespace + ".".join(map(str, entry["loc"]))
             missing, value = entry["type"] == "missing", entry["input"]
-            text = f"{name} is missing" if missing else f"{name} is {value!r}: {plain_message(entry['msg'])}"
+            text = f"{name} is missing" if missing else f"{name} is {value!r}: {plain_message(entry)}"
             texts.setdefault(cls.namespace + "".join(map(str, entry["loc"][:1])), text)
         return texts
 

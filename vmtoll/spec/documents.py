@@ -70,9 +70,9 @@ def validation_error(path: Path, model: type[BaseModel], error: ValidationError)
     elif first_error["type"] == "missing":
         text = f"{_key(location)}: is missing; keys: {', '.join(_allowed_keys(model, location))}"
     elif not location:
-        text = plain_message(first_error["msg"])
+        text = plain_message(first_error)
     else:
-        text = f"{_key(location)}: {first_error['input']!r}: {plain_message(first_error['msg'])}"
+        text = f"{_key(location)}: {first_error['input']!r}: {plain_message(first_error)}"
     more = error.error_count() - 1
     return ExperimentError(text + (f" (and {more} more)" if more else ""), path)
 
