@@ -202,7 +202,7 @@ def _doubts(pairs: Pairs, evidence: Evidence, judgement: Judgement, margin: floa
             if f.code == cause and f.value is not None
         ]  # fmt: skip
         doubts.append(Doubt(cause, counts[0], counts[1], math.exp(width), max(values, default=None)))
-    return tuple(sorted(doubts, key=lambda doubt: -doubt.size))
+    return tuple(sorted(doubts, key=lambda doubt: (-doubt.size, doubt.cause)))
 
 
 def _trials_with(side: Side, cause: Code | Cause) -> int:
