@@ -11,10 +11,9 @@
 # %% [markdown]
 # # Capacity
 #
-# How many [metal] machines or [guests] an objective needs, and the figures behind that number.
+# How many machines or [guests] an objective needs, and the figures behind that number.
 # The objective is a limit of the [p99] and of the failures; a [rate sweep] shows which rates meet it.
 #
-# [metal]: ../../docs/glossary.md#term-metal
 # [guests]: ../../docs/glossary.md#term-guest
 # [p99]: ../../docs/glossary.md#term-p99
 # [rate sweep]: ../../docs/glossary.md#term-rate-sweep

@@ -11,7 +11,7 @@
 # %% [markdown]
 # # Against the baseline
 #
-# What each [environment] costs against the [baseline], such as a guest against metal, in requests per second,
+# What each [environment] costs against the [baseline]: in requests per second,
 # in latency and in CPU per request, and the figures behind it.
 #
 # [environment]: ../../docs/glossary.md#term-environment

@@ -56,9 +56,9 @@ _IDENTITY = (
         "place within the block, from 1; the arms of a scenario follow each other, reversed in every other block",
     ),
     ("attempt", "integer", "attempt at this trial, from 1"),
-    ("environment", "string", "metal, or the guest's profile, kvm-…"),
+    ("environment", "string", "metal, a container, a guest's profile (kvm-…), or a change or an operation of one"),
     ("replicate", "integer", "1, or 2 for the A/A control: the same environment measured again in the block"),
-    ("accelerator", "string", "what ran the machine's code: none (metal), kvm, tcg (software emulation)"),
+    ("accelerator", "string", "what ran the machine's code: none (metal, container), kvm, tcg (software emulation)"),
     (
         "hardware",
         "string",

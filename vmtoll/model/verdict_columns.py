@@ -126,8 +126,8 @@ def verdicts_schema() -> Schema:
     """The Data Package schema of the table of verdicts."""
     return _schema(
         "verdicts",
-        "One row per scenario, guest and metric that applies to the kind of load, and per tuning step. It says whether"
-        " the difference between the two arms is real, and how large it is. Ratios are compared ÷ baseline.",
+        "One row per scenario, environment and metric that applies to the kind of load, and per tuning step. It says"
+        " whether the difference between the two arms is real, and how large it is. Ratios are compared ÷ baseline.",
         [*_IDENTITY, *_VERDICT],
     )
 
@@ -189,7 +189,8 @@ _ARMS = (
     ("baseline", "string", "none", "environment that `compared` is divided by; of a tuning step the guest before it"),
     ("compared", "string", "none", "environment that is compared; with #2 the A/A control, its own second measurement"),
     ("step", "string", "none", "cumulative or single: a tuning step; empty of other comparisons"),
-    ("accelerator", "string", "none", "what ran the code of the compared machine: none (metal), kvm, tcg (emulation)"),
+    ("accelerator", "string", "none", "what ran the code of the compared machine: none (metal, container), kvm, tcg"
+     " (emulation)"),
     ("hardware", "string", "none", "what the host of the compared machine runs on: native (the hardware itself), nested"
      " (another hypervisor), emulated (a CPU emulated in software), unknown"),
     ("metric", "string", "none", "what is compared: throughput, tail (open-loop p99), latency_p99 (closed-loop service"
