@@ -74,6 +74,26 @@ def test_several_guests_are_compared_with_the_one_that_is_named(tmp_path: Path) 
     assert HOST_CPU.name in analysis.comparisons[0].verdicts
 
 
+@pytest.mark.parametrize(
+    ("guests", "said"),
+    [
+        (("a", "b", "c"), "Each of b and c serves as many requests per second as a, within 2%."),
+        (("a", "b", "c", "d"), "Each of b, c and d serves as many requests per second as a, within 2%."),
+        (("a", "b", "c", "d", "e"), "Each of 4 environments serves as many requests per second as a, within 2%."),
+    ],
+)
+def test_a_sentence_over_several_arms_names_them(tmp_path: Path, guests: tuple[str, ...], said: str) -> None:
+    run = load_run(make_run(tmp_path, Truth({"nginx": 1.0}, metal=False, guests=guests, blocks=10)))
+    assert words.headline(analyse(run)).answers[0].text == said
+
+
+def test_several_arms_of_which_nothing_is_shown(tmp_path: Path) -> None:
+    run = load_run(make_run(tmp_path, Truth({"nginx": 1.0}, metal=False, guests=("a", "b", "c"), noise=0.5)))
+    assert words.headline(analyse(run)).answers[0].text == (
+        "No difference in requests per second from a is shown beyond chance in 2 comparisons."
+    )
+
+
 def test_an_analysis_keeps_its_baseline_in_its_file(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path, Truth(baseline="kvm-default")))
     records = [from_json(to_json(record)) for record in run.records]

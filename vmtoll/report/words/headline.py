@@ -14,7 +14,6 @@ from vmtoll.report.words.terms import METRIC_LABELS, labels_of, percent, plural
 from vmtoll.report.words.verdicts import (
     GUEST,
     KINDS,
-    Naming,
     Sides,
     amount_text,
     because_text,
@@ -228,23 +227,31 @@ def _lost_texts(analysis: RunAnalysis) -> Iterator[str]:
             yield f"{arm} lost {lost} of {plural(sum(count.trials for count in of_arm.values()), 'trial')}"
 
 
-def _common_sides(comparisons: Sequence[Comparison], sides: Naming) -> Sides:
-    """The names of both sides in a sentence over several comparisons."""
-    names = {sides(comparison) for comparison in comparisons}
-    if len(names) == 1:
-        return names.pop()
-    baseline = comparisons[0].baseline if comparisons else Arm(METAL)
-    guests = baseline == Arm(METAL) and all(c.accelerator is not Accelerator.NONE for c in comparisons)
-    return Sides("a guest" if guests else "another environment", str(baseline))
-
-
 @dataclass(frozen=True)
 class _Member:
-    """One comparison in a metric; `name`: the scenario's name in the headline."""
+    """One comparison in a metric; `name`: the scenario's name in the headline; `of_guest`: a guest against metal."""
 
     name: str
     sides: Sides
     verdict: Verdict
+    of_guest: bool
+
+
+def _is_of_guest(comparison: Comparison) -> bool:
+    return comparison.baseline == Arm(METAL) and comparison.accelerator is not Accelerator.NONE
+
+
+def _common_sides(members: Sequence[_Member]) -> Sides:
+    """The names of both sides in a sentence over comparisons with one baseline; its verb is singular."""
+    sides = list(dict.fromkeys(member.sides for member in members))
+    if len(sides) == 1:
+        return sides[0]
+    baseline, arms = sides[0].baseline, list(dict.fromkeys(each.compared for each in sides))
+    if all(member.of_guest for member in members):
+        return Sides("a guest", baseline)
+    if len(arms) > _MOST_NAMED:
+        return Sides(f"each of {len(arms)} environments", baseline)
+    return Sides(f"each of {', '.join(arms[:-1])} and {arms[-1]}", baseline)
 
 
 @dataclass(frozen=True)
@@ -253,7 +260,6 @@ class _MetricVerdicts:
 
     metric: Metric
     members: list[_Member]
-    sides: Sides
 
     @classmethod
     def of(cls, analysis: RunAnalysis, metric: Metric) -> "_MetricVerdicts":
@@ -277,9 +283,9 @@ class _MetricVerdicts:
             return f"{label} on {comparison.arm}" if has_several_arms else label
 
         members = [
-            _Member(name(comparison), sides(comparison), comparison.verdicts[metric.name]) for comparison in comparisons
+            _Member(name(each), sides(each), each.verdicts[metric.name], _is_of_guest(each)) for each in comparisons
         ]
-        return cls(metric, members, _common_sides(comparisons, sides))
+        return cls(metric, members)
 
     def answer(self) -> Answer:
         """The sentence on this metric, with names where it stays short."""
@@ -308,7 +314,7 @@ class _MetricVerdicts:
         if len(kinds) > 1:
             return self._counts()
         words, members, total = METRIC_LABELS[self.metric.name], self._members_with(kinds[0]), len(self.members)
-        verdicts, sides = [member.verdict for member in members], self._sides_of(members)
+        verdicts, sides = [member.verdict for member in members], _common_sides(members)
         if len({member.sides for member in members}) == 1:
             members = [replace(each, name=each.name.removesuffix(f" on {sides.compared}")) for each in members]
         if kinds[0] is Kind.EQUIVALENT:
@@ -333,14 +339,10 @@ class _MetricVerdicts:
                 size = f" ({self._amounts(members, named=False)})" if kind in DIFFERENT else ""
                 parts.append(f"{arm}{KINDS[kind]} in {len(members)}{size}")
         of = f"In {plural(len(self.members), 'comparison')} of {METRIC_LABELS[self.metric.name].label}"
+        sides = _common_sides(self.members)
         if is_one_arm:
-            return f"{of}, {self.sides.compared} is {', '.join(parts)}."
-        return f"{of} with {self.sides.baseline}: {', '.join(parts)}."
-
-    def _sides_of(self, members: list[_Member]) -> Sides:
-        """The names of both sides of these members: of the one arm that they are of, whatever others there are."""
-        sides = {member.sides for member in members}
-        return sides.pop() if len(sides) == 1 else self.sides
+            return f"{of}, {sides.compared} is {', '.join(parts)}."
+        return f"{of} with {sides.baseline}: {', '.join(parts)}."
 
     def _nothing_decided(self) -> str:
         """The sentence when nothing is decided: the verdict of one comparison; of several, the number that show a
@@ -354,11 +356,12 @@ class _MetricVerdicts:
             return _capital(f"{label}: {verdict_text(undecided[0].verdict, undecided[0].sides)}.")
         if consistent := [member for member in undecided if shows_in_all_blocks(member.verdict)]:
             words = sorted({direction(member.verdict) for member in consistent})
-            count, sides = f"{len(consistent)} of {total}", self._sides_of(consistent)
+            count, sides = f"{len(consistent)} of {total}", _common_sides(consistent)
             qualifier = f"on {sides.compared} in every block in {count}"
             return _capital(f"{label}: {' or '.join(words)} {qualifier}, not shown beyond chance.")
-        short = f"No difference in {label} between {self.sides.compared} and {self.sides.baseline}"
-        return f"{short} is shown beyond chance in {plural(len(undecided), 'comparison')}."
+        sides, is_one_arm = _common_sides(self.members), len({member.sides for member in self.members}) == 1
+        where = f"between {sides.compared} and {sides.baseline}" if is_one_arm else f"from {sides.baseline}"
+        return f"No difference in {label} {where} is shown beyond chance in {plural(len(undecided), 'comparison')}."
 
     def _evidence(self) -> list[str]:
         """`lighttz 8.1% (7.9 to 8.3%), nginx 9% (8.8 to 9.2%)`; only the ends of the range for many servers.
