@@ -9,7 +9,7 @@ from rich.text import Text
 from vmtoll.analysis.claims import count_outcomes
 from vmtoll.analysis.run import Run
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, METRICS, TAIL, THROUGHPUT, Metric
-from vmtoll.model.trial import Accelerator
+from vmtoll.model.trial import MachineKind
 from vmtoll.model.verdict import Comparison, Kind, RunAnalysis, Verdict
 from vmtoll.report import words
 from vmtoll.report.density import sentences
@@ -50,7 +50,7 @@ def summary(run: Run, analysis: RunAnalysis, rows: Sequence[Row]) -> Text:
     """The answer, what it rests on, the table of these rows, and remarks; no line has more than 80 columns."""
     leading = leading_text(run, analysis)
     answer = [Text(line, style="bold") for line in wrap(leading or words.headline(analysis).answers[0].text, WIDTH)]
-    parts = [[*answer, *map(Text, wrap(", ".join(_basis(analysis)), WIDTH))], list(_table(rows))]
+    parts = [[*answer, *map(Text, wrap(", ".join(_basis(run, analysis)), WIDTH))], list(_table(rows))]
     for effect in analysis.operations or ():
         parts.append([Text(_shortened(line, WIDTH)) for line in words.operation_lines(effect)])
     for start in analysis.first_answers or ():
@@ -67,14 +67,15 @@ def _main_metrics(analysis: RunAnalysis) -> list[Metric]:
     return [THROUGHPUT, TAIL, LATENCY_P99, HOST_CPU if host else CPU]
 
 
-def _basis(analysis: RunAnalysis) -> Iterator[str]:
+def _basis(run: Run, analysis: RunAnalysis) -> Iterator[str]:
     """What the answer rests on: `metal and kvm-default`, `6 blocks`, `of 7 published claims 5 confirmed`."""
     if not analysis.complete:
         yield f"incomplete: {sum(analysis.counts.values())} of {analysis.planned} trials"
     if others := dict.fromkeys(str(comparison.arm) for comparison in analysis.comparisons):
-        are_guests = all(comparison.accelerator is not Accelerator.NONE for comparison in analysis.comparisons)
+        kinds = {run.kind(comparison.arm) for comparison in analysis.comparisons}
+        are_guests = kinds == {MachineKind.GUEST} != {run.kind(run.baseline)}
         arms_text = f"{len(others)} {'guests' if are_guests else 'others'}"
-        yield f"{analysis.comparisons[0].baseline} and {arms_text if len(others) > 1 else next(iter(others))}"
+        yield f"{run.baseline} and {arms_text if len(others) > 1 else next(iter(others))}"
     yield from words.headline(analysis).basis
     if analysis.claims:
         outcomes = count_outcomes(analysis.claims).items()

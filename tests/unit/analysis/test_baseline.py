@@ -87,6 +87,19 @@ def test_a_sentence_over_several_arms_names_them(tmp_path: Path, guests: tuple[s
     assert words.headline(analyse(run)).answers[0].text == said
 
 
+@pytest.mark.parametrize(
+    ("truth", "said"),
+    [
+        (Truth(guests=("a", "b")), "metal and 2 guests, "),
+        (Truth(guests=("a", "container")), "metal and 2 others, "),
+        (Truth(metal=False, guests=("a", "b", "c")), "a and 2 others, "),
+    ],
+)
+def test_the_terminal_counts_the_others(tmp_path: Path, truth: Truth, said: str) -> None:
+    run = load_run(make_run(tmp_path, truth))
+    assert said in text_of(run, analyse(run))
+
+
 def test_several_arms_of_which_nothing_is_shown(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path, Truth({"nginx": 1.0}, metal=False, guests=("a", "b", "c"), noise=0.5)))
     assert words.headline(analyse(run)).answers[0].text == (
