@@ -11,8 +11,8 @@
 # %% [markdown]
 # # Against the baseline
 #
-# What each [environment] costs against the [baseline]: in requests per second,
-# in latency and in CPU per request, and the figures behind it.
+# What each [environment] costs against the [baseline] in requests per second, in latency and in CPU per
+# request, and the figures behind it.
 #
 # [environment]: ../../docs/glossary.md#term-environment
 # [baseline]: ../../docs/glossary.md#term-baseline
