@@ -187,7 +187,7 @@ def _check(file: Path, key: str, value: Any, defaults: Mapping[str, Any]) -> Non
     if key not in allowed:
         raise UserError(f"{file}: {unknown('key', key, allowed)}")
     if key == "machine":
-        check_machine(f"{file}: {key}", value)
+        check_machine(file, key, value)
     if isinstance(value, dict):
         if key in ("description", "of", *_LISTS) or set(value) != set(ACCELERATORS):
             raise UserError(f"{file}: {key}: a value, or for some keys a mapping with the keys kvm and tcg")

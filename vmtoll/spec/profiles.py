@@ -75,15 +75,16 @@ def _of_experiment(file: Path) -> Iterator[tuple[str, ProfileVariant]]:
             yield from [(name, ProfileVariant.model_validate(profile)) for name, profile in profiles.items()]
 
 
-def check_machine(where: str, machine: object) -> None:
+def check_machine(file: Path, key: str, machine: object) -> None:
     """Raise ExperimentError for a machine type that libvirt, which makes the guests of profiles, does not know.
-    `where`: the file, and the key's place in it; `machine`: the type, or that under each accelerator.
+    `key`: its place in the file; `machine`: the type, or that under each accelerator.
     """
     types = machine.values() if isinstance(machine, Mapping) else [machine]
     if any(str(name).partition(",")[0] == MICROVM for name in types):
         raise ExperimentError(
-            f"{where}: libvirt, by which vmtoll makes guests, knows no {MICROVM}; start this guest by QEMU itself, and "
-            "name it in the inventory by vmtoll_qmp_socket and vmtoll_unit (docs/how-to/guests-of-others.md)"
+            f"{key}: libvirt, by which vmtoll makes guests, knows no {MICROVM}; start this guest by QEMU itself, and "
+            "name it in the inventory by vmtoll_qmp_socket and vmtoll_unit (docs/how-to/guests-of-others.md)",
+            file,
         )
 
 
@@ -97,11 +98,11 @@ def check_profiles(path: Path, experiment: Experiment, registry: Registry) -> No
         guests = [environment for environment in shipped if environment not in NO_GUESTS]
         check_names(path, f"profiles.{name}.of", "guest profile", [variant.of], guests)
         check_names(path, f"profiles.{name}.keys", "key", list(variant.keys), [*vary.profile_keys(), "needs"])
-        check_machine(f"{path}: profiles.{name}.keys.machine", variant.keys.get("machine"))
+        check_machine(path, f"profiles.{name}.keys.machine", variant.keys.get("machine"))
         if name not in machines:
             raise ExperimentError(f"profiles.{name}: is none of `environments`; add it there", path)
     for name in machines - experiment.profiles.keys():
-        check_machine(f"{registry.guest_file(name)}: machine", _content(registry, name).get("machine"))
+        check_machine(registry.guest_file(name), "machine", _content(registry, name).get("machine"))
     if experiment.tuning_steps:  # a cumulative step and a single one may be one profile
         return
     contents = {name: _filled_in(registry, name, experiment) for name in sorted(machines)}
