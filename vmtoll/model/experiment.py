@@ -236,7 +236,7 @@ class Experiment(Document):
         "environments'; `own`: of each arm's own, so that the sides get different rates",
     )
     pause_idle_guests: bool = Field(
-        default=True, description="guests that idle on the physical machine of a trial are paused meanwhile"
+        default=True, description="guests of other environments on the physical machine of a trial are paused meanwhile"
     )
     margin_pct: float = Field(
         default=2.0,
