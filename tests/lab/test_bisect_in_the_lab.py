@@ -27,8 +27,8 @@ def test_the_commit_is_found_on_metal(lab: Path, ssh: Ssh, tmp_path: Path) -> No
                 f"{BUILD} && scp -q -F {lab}/ssh_config build/lighttz metal:/var/tmp/bisect/{{candidate}}",
                 "--apply", f"install -m 755 /var/tmp/bisect/{{candidate}} {BINARY}",
                 "--revert", f"install -m 755 /var/tmp/bisect/before {BINARY}",
-                "--server", "lighttz", "--workload", "site-rate-100", "--metric", "cpu", "--blocks", "6",
-                "--duration-s", "2", "--until", "1,10", "--results", tmp_path / "results", "--json",
+                "--server", "lighttz", "--workload", "site-steady-2000", "--metric", "cpu", "--blocks", "6",
+                "--duration-s", "1", "--until", "1,10", "--results", tmp_path / "results", "--json",
             ],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
