@@ -33,6 +33,11 @@ def boots(made: Profile) -> tuple[str | None, str | None]:
     return tree.findtext("os/kernel"), tree.findtext("os/initrd")
 
 
+def root_of(made: Profile) -> str:
+    tree = ET.fromstring(render(made, GUEST, files_of_role("one", made.kernel)))
+    return str(tree.findtext("os/cmdline")).split()[0]
+
+
 def test_the_images_own_kernel_and_that_of_a_package(images: Path) -> None:
     assert boots(profile(images)) == ("@image@/vmlinuz", "@image@/initrd.img")
     cloud = profile(images, kernel="linux-image-cloud-amd64")
@@ -53,7 +58,9 @@ def test_a_build_of_the_users_needs_no_initial_ram_disk(images: Path, tmp_path: 
     built.write_bytes(b"second")
     assert boots(made)[0] not in (None, f"@folder@/one.{ending}")
     (tmp_path / "initrd").write_bytes(b"disk")
+    assert root_of(made) == "root=/dev/vda", "only an initial RAM disk finds a file system by its label"
     with_disk = profile(images, kernel=str(built), initrd=str(tmp_path / "initrd"))
+    assert root_of(with_disk) == "root=LABEL=vmtoll"
     assert str(boots(with_disk)[1]).startswith("@folder@/one.initrd-")
 
 
