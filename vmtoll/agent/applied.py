@@ -80,7 +80,7 @@ class Applied:
             note = {"name": name, "revert": revert, "limit_s": limit_s, "boot": boot, "boots": boots, "guest": guest}
             self._write(guest, {**note, "was": was})
             try:
-                self._set(values)
+                self._set(values, "; give a value that it takes, or leave it out")
                 if apply:
                     self._run(apply, limit_s)
             except RuntimeError as error:
@@ -173,8 +173,10 @@ class Applied:
             values[key] = value
         return values
 
-    def _set(self, values: Mapping[str, str | None]) -> None:
-        """Set each key that has another value, and read it back. Raises RuntimeError for one that does not stick."""
+    def _set(self, values: Mapping[str, str | None], way_out: str = "") -> None:
+        """Set each key that has another value, and read it back. Raises RuntimeError, whose message ends with
+        `way_out`, for one that does not stick.
+        """
         for key, value in values.items():
             now = self.host.read(key)
             if value is None or now is None or now.split() == value.split():
@@ -183,7 +185,7 @@ class Applied:
                 self.host.write(key, value)
             now = self.host.read(key)
             if (now or "").split() != value.split() and not key.startswith("proc/irq/"):  # some cannot be moved
-                raise RuntimeError(f"/{key} does not take {value}: it is {now}")
+                raise RuntimeError(f"/{key} does not take {value}: it is {now}{way_out}")
 
     def _write(self, guest: str, record: dict[str, Any]) -> None:
         file = self.file(guest)

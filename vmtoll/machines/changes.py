@@ -59,7 +59,7 @@ def check_settings(session: Session) -> None:
     """Set the settings and kernel parameters of each change once, and restore them: a value that does not stick would
     spoil every trial of its environment.
 
-    Raises ExperimentError for a value that a machine does not take, or cannot have, and AgentError, HostLostError.
+    Raises ExperimentError for a value that a machine does not take, or cannot have; AgentError, HostLostError.
     """
     for name, change in session.resolved.experiment.changes.items():
         settings = change.model_copy(update={"apply": "", "revert": "", "boots": False})
@@ -68,13 +68,7 @@ def check_settings(session: Session) -> None:
                 try:
                     place.apply(name, settings)
                 except AgentError as error:
-                    why = str(error).partition(f"change {name}: ")[2]
-                    if not why:
-                        raise
-                    way_out = "" if ";" in why else "; give a value that it takes, or leave it out"
-                    raise ExperimentError(
-                        f"{session.resolved.file}: environment {name}: {error.machine}: {why}{way_out}"
-                    ) from error
+                    raise ExperimentError(str(error), session.resolved.file) from error
                 place.revert()
 
 

@@ -198,10 +198,13 @@ def test_a_setting_varies_by_block(
     [
         (
             {"net.core.stuck": [None, 64]},
-            "environment stuck-64: metal: /proc/sys/net/core/stuck does not take 64: it is ",
+            "metal: apply: change stuck-64: /proc/sys/net/core/stuck does not take 64: it is ",
         ),
-        ({"net.core.no_such": [None, 1]}, "environment no-such-1: metal: net.core.no_such: this kernel has no such"),
-        ({"halt_poll_ns": [None, 0]}, "environment halt-poll-ns-0: metal: halt_poll_ns: the module kvm is not loaded"),
+        ({"net.core.no_such": [None, 1]}, "metal: apply: change no-such-1: net.core.no_such: this kernel has no such"),
+        (
+            {"halt_poll_ns": [None, 0]},
+            "metal: apply: change halt-poll-ns-0: halt_poll_ns: the module kvm is not loaded",
+        ),
     ],
 )
 def test_a_value_that_a_machine_does_not_take_ends_the_run_at_its_start(
@@ -216,8 +219,9 @@ def test_a_value_that_a_machine_does_not_take_ends_the_run_at_its_start(
     experiment = rewrite(environments=["metal"], vary=vary, noise_floor=None)
     with pytest.raises(ExperimentError) as refused:
         run(experiment, inventory, tmp_path / "r", registry=project)
-    assert str(refused.value).startswith(f"{experiment}: environment ")
+    assert str(refused.value).startswith(f"{experiment}: metal: apply: change ")
     assert said in str(refused.value)
+    assert str(refused.value).endswith("or leave it out")
     assert "\n" not in str(refused.value)
     assert good.read_text() in ("4096\n", "4096")
     assert not (tmp_path / "metal" / NOTE).exists()
