@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.lab.the_lab import LAB, VMTOLL
+from tests.lab.the_lab import LAB, VMTOLL, virsh
 from tests.support.real_servers import free_ports
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -68,11 +68,6 @@ def provision(file: Path) -> str:
     done = subprocess.run(asked, capture_output=True, text=True, check=False, env=state, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
     return done.stdout
-
-
-def virsh(lab: Path, *words: str) -> str:
-    uri = f"qemu+unix:///system?socket={lab}/libvirt/run/libvirt-sock"
-    return subprocess.run(["virsh", "-c", uri, *words], capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.lab.records import number, primary, records_of
-from tests.lab.the_lab import VMTOLL, Ssh
+from tests.lab.the_lab import VMTOLL, Ssh, virsh
 from tests.support.qemu_process import QEMU
 from tests.support.real_servers import wait_for
 from vmtoll.model.finding import Validity
@@ -17,11 +17,6 @@ from vmtoll.model.finding import Validity
 pytestmark = [pytest.mark.lab, pytest.mark.guest_minutes]
 
 SWITCH, TAP, BOOT_LIMIT_S = "vmtoll-switch", "vt-microvm", 180
-
-
-def virsh(lab: Path, *words: str) -> str:
-    uri = f"qemu+unix:///system?socket={lab}/libvirt/run/libvirt-sock"
-    return subprocess.run(["virsh", "-c", uri, *words], capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture
