@@ -9,7 +9,7 @@ from vmtoll.model.inventory import HostTuning
 from vmtoll.model.trial import NO_GUESTS
 from vmtoll.paths import VM_IMAGES
 from vmtoll.spec.catalog import unknown
-from vmtoll.spec.documents import read
+from vmtoll.spec.documents import Keys, read
 
 # As YAML reads them.
 _SWITCHES = {True: "on", False: "off"}
@@ -17,10 +17,6 @@ _SWITCHES = {True: "on", False: "off"}
 _LONGEST_NAME = 63
 # What the names of kernels' packages begin with, which says nothing in the name of an environment.
 _KERNEL = "linux-image-"
-
-
-# The keys of guest profiles whose values are lists.
-_LISTS = ("cmdline",)
 
 
 def expand(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -54,7 +50,7 @@ def _check_factor(factor: str, values: list[Any]) -> None:
     allowed = [*profile_keys(), *HostTuning.model_fields]
     if factor not in allowed and "." not in factor:
         raise ValueError(f"vary: {unknown('factor', factor, allowed)}, or a kernel parameter, as `net.core.somaxconn`")
-    lists = (list,) if factor in _LISTS else ()
+    lists = (list,) if isinstance(_defaults().get(factor), list) else ()
     for value in values:
         if not isinstance(value, (str, int, *lists, type(None))):
             what = "a list of texts" if lists else "a text or a number"
@@ -63,7 +59,11 @@ def _check_factor(factor: str, values: list[Any]) -> None:
 
 def profile_keys() -> list[str]:
     """The keys of a guest profile, each of which is a factor; see vm-images/defaults.yml."""
-    return [key for key in read(VM_IMAGES / "defaults.yml") if key != "needs"]
+    return [key for key in _defaults() if key != "needs"]
+
+
+def _defaults() -> Keys:
+    return read(VM_IMAGES / "defaults.yml")
 
 
 def _values(values: list[Any]) -> list[Any]:
