@@ -90,7 +90,7 @@ def ab(
         typer.Option(help="Command that makes the second environment, a name of your own, out of the first."),
     ] = None,
     revert: Annotated[str, typer.Option(help="Command that undoes --apply, between blocks and at the end.")] = "",
-    differs_in: Annotated[list[str] | None, typer.Option(help=f"{DIFFERS_IN}).")] = None,
+    differs_in: Annotated[list[str] | None, typer.Option(help=f"{DIFFERS_IN} Default: anything.")] = None,
     on: Annotated[
         Literal["machine", "host"], typer.Option(help="Where --apply and --revert run: the machine, or its KVM host.")
     ] = "machine",
@@ -120,10 +120,11 @@ def ab(
         raise UserError("--apply and --revert go together: the first environment is what --revert restores")
     if differs_in and not apply:
         raise UserError("--differs-in says what --apply changes; give that too, or leave it out")
-    change = {"apply": apply, "revert": revert, "differs_in": differs_in, "on": on, "boots": boots}
     pair = Pair(
         baseline, other, server or ["nginx"], workload or ["site-steady"], blocks, duration_s, link,
-        change=Change.model_validate(change | {"limit_s": command_limit_s}) if apply else None,
+        change=Change(
+            apply=apply, revert=revert, differs_in=differs_in or None, on=on, boots=boots, limit_s=command_limit_s
+        ) if apply else None,
     )  # fmt: skip
     if junit and not junit.parent.is_dir():
         raise UserError(f"--junit {junit}: there is no folder {junit.parent}; make it, or name another file")

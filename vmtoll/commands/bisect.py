@@ -88,7 +88,8 @@ def bisect(
     skip: Annotated[list[str] | None, typer.Option(help="Candidate to skip; several times for several.")] = None,
     machine: Annotated[str, typer.Option(help="Environment whose machine the candidates are put on.")] = METAL,
     differs_in: Annotated[
-        list[str] | None, typer.Option(help=f"{DIFFERS_IN}; a build that needs no boot, the binary).")
+        list[str] | None,
+        typer.Option(help=f"{DIFFERS_IN} Default: anything; with --build and without --boots the binary."),
     ] = None,
     on: Annotated[
         Literal["machine", "host"], typer.Option(help="Where --apply and --revert run: the machine, or its KVM host.")

@@ -65,7 +65,7 @@ def _or_own(inventory: Path | None) -> Path | None:
 
 DIFFERS_IN = (
     "What --apply changes, several times for several: binary, config or version of servers, a kernel parameter, a "
-    "fact. Other differences are findings (default: it may change anything"
+    "fact. Other differences are findings."
 )
 InventoryOption = Annotated[
     Path | None,
