@@ -94,8 +94,8 @@ def _compare_machines(run: Run, machines: Mapping[str, Facts]) -> list[ComparedF
 
 
 def machines_under_test(run: Run) -> dict[str, Facts]:
-    """Environment → facts of its machine, each machine once, the baseline's first. A change or an operation goes by the
-    environment of its machine.
+    """Environment → facts of its machine, each machine once, the baseline's first. A change or an operation counts as
+    the environment that it is made to.
     """
     environments = [run.baseline.environment, *(arm.environment for arm in run.arms)]
     machines = dict.fromkeys(map(run.manifest.experiment.machine_of, environments))

@@ -8,8 +8,9 @@ class VmtollError(Exception):
 
 
 class ExperimentError(VmtollError):
-    """An experiment, workload or site is not valid; nothing has been started. `sentence`: without `file`, the file or
-    folder that the message names first; None where it names none.
+    """An experiment, workload or site is not valid; nothing has been started.
+
+    `file`: the file or folder that the message names first, None where it names none; `sentence`: the message without.
     """
 
     def __init__(self, sentence: str, file: Path | None = None) -> None:
