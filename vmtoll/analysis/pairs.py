@@ -6,7 +6,7 @@ pairs two arms of a run.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -151,20 +151,7 @@ def pair(
     sides = sides_of(run, baseline, compared, measure)
     blocks = _blocks(sides[0]), _blocks(sides[1])
     bounds, capped = _bounds(blocks)
-    if any(outcome.figure and outcome.figure.value_without_client for side in sides for outcome in side.outcomes):
-        bounds_without_client, _ = _bounds(
-            (_blocks(sides[0], without_client=True), _blocks(sides[1], without_client=True))
-        )
-        bounds = Bounds(
-            _merge_series(min, bounds.low, bounds_without_client.low),
-            bounds.mid,
-            _merge_series(max, bounds.high, bounds_without_client.high),
-        )
     return Pairs(*sides, bounds, blocks, capped=capped)
-
-
-def _merge_series(choose: Callable[[float, float], float], first: Series, second: Series) -> Series:
-    return Series(first.blocks, tuple(map(choose, first.values, second.values)))
 
 
 def _bounds(blocks: tuple[Mapping[int, SideBlock], Mapping[int, SideBlock]]) -> tuple[Bounds, tuple[bool, bool]]:
@@ -190,10 +177,7 @@ def _bounds(blocks: tuple[Mapping[int, SideBlock], Mapping[int, SideBlock]]) -> 
     return Bounds(low, middle, high), (capped[0], capped[1])
 
 
-def _blocks(side: Side, *, without_client: bool = False) -> dict[int, SideBlock]:
-    """The blocks of a side; `without_client`: without the client's own CPU time."""
-    if without_client:
-        side = Side(tuple(replace(o, figure=o.figure and o.figure.without_client) for o in side.outcomes), side.measure)
+def _blocks(side: Side) -> dict[int, SideBlock]:
     sign, figures = side.measure.sign, [o.figure for o in side.outcomes if o.figure]
     if not figures:
         return {}

@@ -196,6 +196,7 @@ def _measure(run: Run, trials: Sequence[TrialRecord], metric: str, trial_figure:
         unit_s=1e6 if metric.endswith("_us") else 1e3,
         is_open=any(trial.scenario.load.is_open for trial in trials),
         prescribed=frozenset({Code.LINK_BOUND} if run.manifest.experiment.prescribes_link else ()) | {Code.LITTLES_LAW},
+        excludes_client=True,
     )
     return Measure(trial_figure, quantity, _role(metric, trials), _is_rate(metric), _limits(run, trials, metric))
 

@@ -58,7 +58,8 @@ class Nature(StrEnum):
 class Quantity:
     """A figure, as far as its bounds depend on it. `percentile`: a fraction, 0 for other figures; `prefix`: that of the
     record's percentiles, such as `response_time`; `unit_s`: a second in the figure's unit, 1e6 for µs; `is_open`: of an
-    open loop; `prescribed`: findings that are part of the question, so they widen nothing.
+    open loop; `prescribed`: findings that are part of the question, so they widen nothing; `excludes_client`: whether
+    the time of a single user's own client may be no part of the figure, as where the source of a claim had another one.
     """
 
     nature: Nature
@@ -67,6 +68,7 @@ class Quantity:
     unit_s: float = 1.0
     is_open: bool = False
     prescribed: frozenset[Code] = frozenset()
+    excludes_client: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ class Slack:
 class BoundedFigure:
     """low ≤ value ≤ high, in the figure's unit. `widths`: finding → how far it alone moves the lower and the upper end,
     in logs, infinite if it leaves an end open. `value_without_client`: the figure without the client's own CPU time, if
-    known: the client does the same work for both sides, so it counts on both or on neither.
+    the quantity excludes it and it is known: the client does the same work for both sides, so it counts on both or on
+    neither.
     """
 
     low: float
@@ -442,8 +445,10 @@ def _by_finding(finding: Finding, trial: TrialRecord, measurement: Measurement, 
     code, nature, load = finding.code, quantity.nature, load_of(trial, measurement)
     requests = measurement.requests or measurement.transactions or 1
     amount, limit = finding.value or 0.0, finding.limit or 0.0
-    if code is Code.CLIENT_SATURATED and _users(trial) == 1 and measurement.client_cpu_s:
-        return None  # see _without_client
+    if code is Code.CLIENT_SATURATED and _users(trial) == 1 and (
+        measurement.client_cpu_s or not quantity.excludes_client
+    ):  # fmt: skip
+        return None  # what one user gets includes the client; for a claim see _without_client
     rate: Slack | None = None
     percentile: Slack | None = None
     mean: Slack | None = None
@@ -479,7 +484,9 @@ def _without_client(trial: TrialRecord, measurement: Measurement, value: float, 
     else waits for that client, so the server and the network took 1 ÷ v − u. It replaces the slack of client-saturated.
     None if it does not apply, or if the client used all of the time.
     """
-    if quantity.is_open or _users(trial) != 1 or not measurement.client_cpu_s or not measurement.transactions:
+    if not quantity.excludes_client or quantity.is_open or _users(trial) != 1:
+        return None
+    if not measurement.client_cpu_s or not measurement.transactions:
         return None
     client_s = measurement.client_cpu_s / measurement.transactions
     if quantity.nature is Nature.RATE:

@@ -27,6 +27,7 @@ from vmtoll.model.note import (
     Answered,
     Attained,
     ClientOnSameMachine,
+    ClientTime,
     ControlDiffers,
     CrosscheckDisagrees,
     FailedRequests,
@@ -163,6 +164,7 @@ def _verdict(
         ControlDiffers(math.exp(control.control_difference)) if control and control.control_difference else None,
         FewBlocks(pairs.n) if 0 < pairs.n < MIN_EQUIVALENT_BLOCKS else None,
         ClientOnSameMachine() if is_local else None,
+        _client_time(pairs) if metric is THROUGHPUT and scenario.load.is_one_user else None,
         FailedRequests() if has_failures else None,
         *(_tail_notes(run, scenario, arm, pairs) if metric is TAIL else ()),
     ]
@@ -179,6 +181,18 @@ def _verdict(
         notes=tuple(note for note in notes if note),
         **fields,
     )
+
+
+def _client_time(pairs: Pairs) -> ClientTime:
+    """The share of the load's time that the client itself used, on each side."""
+
+    def share(trial: TrialRecord) -> float | None:
+        measurement = trial.measurement(pairs.measure.role)
+        if measurement is None or not measurement.client_cpu_s or not measurement.duration_s:
+            return None
+        return min(1.0, measurement.client_cpu_s / measurement.duration_s)
+
+    return ClientTime(_median(map(share, pairs.baseline.used)), _median(map(share, pairs.compared.used)))
 
 
 def _tail_notes(run: Run, scenario: Scenario, arm: Arm, pairs: Pairs) -> list[Note]:

@@ -42,6 +42,11 @@ class Load:
         return self.kind is not LoadKind.CLOSED
 
     @property
+    def is_one_user(self) -> bool:
+        """Return whether one user waits for each answer, so that nothing but its own client waits for the client."""
+        return self.kind is LoadKind.CLOSED and self.value == 1
+
+    @property
     def is_single_machine(self) -> bool:
         """Return whether one machine has the whole load and no neighbour has any."""
         return self.guests in (None, 1) and not (self.neighbour and self.neighbour.value)

@@ -37,6 +37,17 @@ class ClientOnSameMachine:
 
 
 @dataclass(frozen=True)
+class ClientTime:
+    """The client's own CPU time as a fraction of the load's time, with one user in a closed loop: a median over each
+    side's trials, None where it is not known. What that user gets includes it.
+    """
+
+    baseline: float | None = None
+    compared: float | None = None
+    code: Literal["client-time"] = "client-time"
+
+
+@dataclass(frozen=True)
 class FailedRequests:
     """Requests failed; the verdict has the shares of both sides."""
 
@@ -84,6 +95,7 @@ Note = Annotated[
     | NoControl
     | FewBlocks
     | ClientOnSameMachine
+    | ClientTime
     | FailedRequests
     | OwnRates
     | Attained

@@ -222,26 +222,38 @@ def test_a_rate_that_others_set_is_bounded_by_the_servers_cores(code: Code) -> N
         assert found.is_limited == (factor > 1)
 
 
-def test_one_user_waits_for_its_client_alone() -> None:
+def test_what_one_user_gets_includes_its_client() -> None:
+    """A single user is never client-limited: nothing but the client itself waits for the client."""
+    for findings in ((), (Code.CLIENT_SATURATED,)):
+        for known in ({"client_cpu_s": 2.0}, BLIND):
+            record = trial(*findings, users=1, **known)
+            for quantity in (RATE, CLOSED, MEAN, CPU):
+                value = VALUES[quantity]
+                found = bounds_of_figure(record, Role.PRIMARY, value, quantity, UNDISTURBED, nothing_logged)
+                assert (found.low, found.high, found.is_limited) == (value, value, False)
+                assert found.value_without_client is None
+
+
+def test_a_claims_source_had_another_client() -> None:
     """Ten seconds, 4,000 requests, 2 s of the client's CPU: 500 µs each; in every trial, whether the gate fired or not.
 
     The client does the same work for both sides, so that it opens no end: the figure without it stands beside.
     """
+
+    def claimed(record: TrialRecord, quantity: Quantity) -> BoundedFigure:
+        excluding = replace(quantity, excludes_client=True)
+        return bounds_of_figure(record, Role.PRIMARY, VALUES[quantity], excluding, UNDISTURBED, nothing_logged)
+
     for findings in ((), (Code.CLIENT_SATURATED,)):
         record = trial(*findings, users=1, client_cpu_s=2.0)
         for quantity, bare in ((RATE, 1 / (1 / 400 - 500e-6)), (CLOSED, 7500), (MEAN, 1000), (CPU, 2500)):
-            value = VALUES[quantity]
-            found = bounds_of_figure(record, Role.PRIMARY, value, quantity, UNDISTURBED, nothing_logged)
-            assert (found.low, found.high) == (value, value), "the client does the same work for both sides"
+            found = claimed(record, quantity)
+            assert found.low == found.high == VALUES[quantity], "the client does the same work for both sides"
             assert found.without_client.value == pytest.approx(bare)
             assert found.without_client.low == found.without_client.high == found.without_client.value
-    assert of(trial(Code.CLIENT_SATURATED, users=1, **BLIND), RATE) == (400, math.inf), "whose CPU is not known"
-    assert (
-        bounds_of_figure(
-            trial(users=2, client_cpu_s=2.0), Role.PRIMARY, 400.0, RATE, UNDISTURBED, nothing_logged
-        ).value_without_client
-        is None
-    )
+    blind = claimed(trial(Code.CLIENT_SATURATED, users=1, **BLIND), RATE)
+    assert (blind.low, blind.high) == (400, math.inf), "whose CPU is not known"
+    assert claimed(trial(users=2, client_cpu_s=2.0), RATE).value_without_client is None
 
 
 def test_users_that_were_not_in_flight() -> None:

@@ -27,7 +27,7 @@ from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.metric import METRICS
-from vmtoll.model.note import Attained, CrosscheckDisagrees, Note, OwnRates
+from vmtoll.model.note import Attained, ClientTime, CrosscheckDisagrees, Note, OwnRates
 from vmtoll.model.verdict import BlockEffect, Comparison, Doubt, Estimate, Kind, RunAnalysis, Verdict
 
 BROKEN, TIED = 5, 51  # see `mishaps`; a run with two causes of doubt of one size
@@ -127,6 +127,8 @@ def mirrored_note(note: Note) -> Note:
             return OwnRates(compared, baseline)
         case Attained(baseline, compared):
             return Attained(compared, baseline)
+        case ClientTime(baseline, compared):
+            return ClientTime(compared, baseline)
         case CrosscheckDisagrees(tool, low, high):
             return CrosscheckDisagrees(tool, 1 / high, 1 / low)
     return note

@@ -25,7 +25,7 @@ from tests.support.verdicts import GUEST, ends, judge_run, notes, ratio, the_not
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse, write_analysis
 from vmtoll.model.finding import Code, Finding, Role, Validity
-from vmtoll.model.note import ControlDiffers, FewBlocks, NoControl
+from vmtoll.model.note import ClientTime, ControlDiffers, FewBlocks, NoControl
 from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.model.verdict import Cause, Kind, VerdictReason, from_json, to_json
 
@@ -403,6 +403,19 @@ def test_three_blocks_show_a_difference_and_no_equality(tmp_path: Path, blocks: 
     assert verdict(judge_run(tmp_path / "apart", Truth({"nginx": 0.5}, blocks=blocks))).kind is Kind.SLOWER
     equal = verdict(judge_run(tmp_path / "equal", Truth({"nginx": 1.0}, noise=0.0001, blocks=blocks)))
     assert (equal.kind, FewBlocks in notes(equal)) == (Kind.UNDECIDED, True)
+
+
+def test_the_share_of_one_users_own_client_stands_beside_what_it_gets(tmp_path: Path) -> None:
+    def change(row: Row) -> list[Row]:
+        on_metal = row["arm"].environment == "metal"
+        return [row | {"client_cpu_s": (0.8 if on_metal else 0.2) * row["duration_s"]}]
+
+    one = judge_run(tmp_path / "one", Truth({"nginx": 0.5}, loads=(closed_load(1),), change=change))
+    note = the_note(verdict(one), ClientTime)
+    assert (note.baseline, note.compared) == pytest.approx((0.8, 0.2))
+    assert (verdict(one).kind, verdict(one).is_at_least) == (Kind.SLOWER, False), "nothing of it becomes open-ended"
+    ten = judge_run(tmp_path / "ten", Truth({"nginx": 0.5}, loads=(closed_load(10),), change=change))
+    assert ClientTime not in notes(verdict(ten))
 
 
 def test_no_trial_at_all(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from vmtoll.model.metric import Metric, loop_of
 from vmtoll.model.note import (
     Attained,
     ClientOnSameMachine,
+    ClientTime,
     ControlDiffers,
     CrosscheckDisagrees,
     FailedRequests,
@@ -457,6 +458,10 @@ def note_text(note: Note, verdict: Verdict, sides: Sides) -> str:
             text = f"{plural(blocks, 'block')}: assumes that the machines' state changes in between"
         case ClientOnSameMachine():
             text = "the client ran on the same machine and used part of the server's CPUs"
+        case ClientTime(baseline, compared):
+            named = ((sides.baseline, baseline), (sides.compared, compared))
+            own = " and ".join(f"{percent(part)} on {name}" for name, part in named if part is not None)
+            text = f"one user, client included: the client's own time is {own or 'an unknown part'} of a request's"
         case FailedRequests():
             shares = ((sides.baseline, verdict.baseline_available), (sides.compared, verdict.compared_available))
             text = f"failed requests: {' and '.join(_failed_share(s, name) for name, s in shares if s and s.share < 1)}"
