@@ -7,6 +7,7 @@ elsewhere, so that a fresh clone finds what an earlier one made.
 import os
 import stat
 import tempfile
+from itertools import takewhile
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
@@ -23,15 +24,17 @@ FOLDER_FILE = "lab.yml"  # the inventory that makes a folder a user's own
 
 
 def user_folder() -> Path | None:
-    """The user's own folder: the current one or the nearest above it that has a lab.yml; None where there is none.
+    """The user's own folder: the current one or the nearest above it that has a lab.yml; None if there is none.
 
-    In a folder that every user can write to, such as /tmp, the file may be another user's, and does not count.
+    In a folder that every user can write to, such as /tmp, the file may be another user's, and does not count. A
+    checkout is nobody's folder, wherever it lies: the search ends there.
     """
     try:
         here = Path.cwd()
     except FileNotFoundError:  # it was removed
         return None
-    return next((folder for folder in (here, *here.parents) if _is_own(folder)), None)
+    folders = takewhile(lambda folder: folder != PROJECT, (here, *here.parents))
+    return next((folder for folder in folders if _is_own(folder)), None)
 
 
 def _is_own(folder: Path) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.committed_run import DEMO
+from tests.support.committed_run import DEMO, committed
 from tests.support.machines import EXPERIMENT, SITE, WORKLOAD
 from vmtoll.paths import PROJECT
 from vmtoll.runs.folder import read
@@ -111,10 +111,8 @@ def folder(vmtoll: Vmtoll, home: Path) -> Path:
 
 def test_the_wheel_has_the_data_of_the_checkout(wheel: Path) -> None:
     names = {name.removeprefix("vmtoll/_data/") for name in zipfile.ZipFile(wheel).namelist()}
-    tracked = subprocess.run(
-        ["git", "ls-files", "playbooks", "server-builds", "vm-images", "workloads", "results/schema"],
-        cwd=PROJECT, capture_output=True, text=True, check=True,
-    ).stdout.split()  # fmt: skip
+    files = committed("playbooks", "server-builds", "vm-images", "workloads", "results/schema")
+    tracked = [str(file.relative_to(PROJECT)) for file in files]
     left_out = re.compile(r"server-builds/lighttz/(tests|fuzz)/")
     assert {name for name in tracked if not left_out.match(name)} <= names
     assert not [name for name in names if "/build/" in name or left_out.match(name)]

@@ -47,6 +47,8 @@ def _main(argv: list[str], environment: dict[str, str], cwd: Path, outputs: list
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115 (as at a start)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = argv
-    from vmtoll.__main__ import main  # noqa: PLC0415 (the environment decides what it loads)
+    from tests.support.users_state import guarded  # noqa: PLC0415 (the environment decides what they load)
+    from vmtoll.__main__ import main  # noqa: PLC0415
 
-    main()
+    with guarded():
+        main()

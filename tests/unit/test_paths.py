@@ -33,6 +33,13 @@ def test_the_checkout_is_nobodys_folder(directory: Path, monkeypatch: pytest.Mon
     assert user_folder() is None
 
 
+def test_a_checkout_in_a_users_folder_does_not_use_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "PROJECT", folder / "experiments")
+    assert user_folder() == folder
+    monkeypatch.chdir(folder / "experiments" / "deep")
+    assert user_folder() is None
+
+
 def test_a_folder_that_everybody_can_write_to_does_not_count(folder: Path) -> None:
     folder.chmod(0o1777)
     assert user_folder() is None

@@ -1,10 +1,11 @@
-"""Every run in results/: what a reader makes of its tables is what its report says."""
+"""Every committed run: what a reader makes of its tables is what its report says."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.support.committed_run import committed_runs
 from tests.support.records import BASELINE
 from tests.support.synthetic_run import CONTROL, Row, Truth, failed_trial, make_run
 from vmtoll.analysis.run import load_run
@@ -15,12 +16,11 @@ from vmtoll.model.finding import Code
 from vmtoll.model.trial import Arm
 from vmtoll.model.verdict import Judged, Kind, RunAnalysis, Verdict
 from vmtoll.model.verdict_columns import claim_rows, comparisons, effect_rows, verdict_rows
-from vmtoll.paths import PROJECT
 from vmtoll.publish import tables
 from vmtoll.publish.intervals import recompute, recompute_claims
 
 GUEST = Arm("kvm-default")
-RUNS = sorted(file.parent for file in (PROJECT / "results").glob("*/*/run.json"))
+RUNS = committed_runs()
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.committed_run import committed
 from vmtoll.model.percentiles import (
     FEWEST,
     PER_MILLE,
@@ -12,9 +13,8 @@ from vmtoll.model.percentiles import (
     out_of_order_columns,
 )
 from vmtoll.model.trial import TIME_COLUMNS, Measurement, from_json, without_thin_percentiles
-from vmtoll.paths import PROJECT
 
-LINES = sorted((PROJECT / "results").glob("*/*/trials.jsonl"))
+LINES = committed("results/*/*/trials.jsonl")
 
 
 @pytest.mark.parametrize(("percentile", "fewest"), [(0.5, 2), (0.9, 10), (0.99, 100), (0.999, 1000)])

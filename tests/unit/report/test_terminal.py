@@ -1,12 +1,12 @@
 """What a terminal shows of a run: its whole text, its width, its order."""
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.committed_run import committed_runs
 from tests.support.snapshots import assert_snapshot
 from tests.support.synthetic_run import Truth, closed_load, make_run, share_load
 from tests.unit.report.test_words import SNAPSHOTS
@@ -15,16 +15,10 @@ from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code
 from vmtoll.model.metric import METRICS
 from vmtoll.model.verdict import Doubt, Estimate, Kind, SideCounts, Verdict, VerdictReason
-from vmtoll.paths import PROJECT
 from vmtoll.report import words
 from vmtoll.report.terminal import WIDTH, rows_of, summary
 
 pytestmark = pytest.mark.slow
-
-COMMITTED = subprocess.run(
-    ["git", "ls-files", "results/*/*/run.json"], cwd=PROJECT, capture_output=True, text=True, check=True
-).stdout.split()
-
 
 TWO_GUESTS = Truth({"nginx": 0.9}, guests=("kvm-2009", "kvm-default"))
 
@@ -134,9 +128,9 @@ def test_each_figure_has_rows_where_it_says_something(tmp_path: Path) -> None:
     assert rows_of(analysis, servers=["lighttz"]) == []
 
 
-@pytest.mark.parametrize("file", COMMITTED, ids=lambda file: file.split("/")[1])
-def test_no_line_of_a_committed_run_is_wider_than_a_terminal(file: str) -> None:
-    run = load_run((PROJECT / file).parent)
+@pytest.mark.parametrize("folder", committed_runs(), ids=lambda folder: folder.parent.name)
+def test_no_line_of_a_committed_run_is_wider_than_a_terminal(folder: Path) -> None:
+    run = load_run(folder)
     analysis = analyse(run)
     texts = [summary(run, analysis, rows_of(analysis, with_inapplicable=every)).plain for every in (False, True)]
     lines = [line for text in texts for line in text.splitlines()]
