@@ -19,7 +19,7 @@ LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY)) $(if $(LIMIT),--limit 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-setup: ## install Debian packages and the pinned Python environment
+setup: ## install Debian packages and the pinned Python environment; as root, link /usr/local/bin/vmtoll
 	@scripts/setup
 
 setup-tests: ## the same, with what tests and linters need
@@ -129,6 +129,7 @@ changelog: setup-tests ## print what the next release changes, from changelog.d
 lock: setup-tests ## pin the Python environments again (takes minutes)
 	@scripts/lock
 
-clean: ## remove what was built in this folder (not results, not the image cache)
+clean: ## remove what was built in this folder, and the link /usr/local/bin/vmtoll to it (not results, not the image cache)
 	@$(MAKE) -s -C server-builds/lighttz clean
+	@scripts/link --remove
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .ansible *.egg-info build site

@@ -35,6 +35,37 @@ def setup(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     )
 
 
+def link(folder: Path, *words: str) -> str:
+    """What scripts/link prints, when programs are in this folder."""
+    argv = [PROJECT / "scripts/link", *words]
+    return subprocess.run(
+        argv, env=os.environ | {"VMTOLL_BIN": str(folder)}, capture_output=True, text=True, check=True
+    ).stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has a link in /usr/local/bin")
+def test_the_program_is_on_the_path_until_clean(tmp_path: Path) -> None:
+    program = tmp_path / "bin/vmtoll"
+    assert "now runs this checkout's vmtoll; 'make clean' removes it" in link(program.parent)
+    assert program.readlink() == PROJECT / ".venv/bin/vmtoll"
+    assert link(program.parent) == ""
+    assert "removed" in link(program.parent, "--remove")
+    assert not program.is_symlink()
+    assert link(program.parent, "--remove") == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has a link in /usr/local/bin")
+def test_a_program_of_that_name_stays(tmp_path: Path) -> None:
+    program = tmp_path / "vmtoll"
+    program.write_text("another")
+    assert "it stays. Run " in link(tmp_path)
+    assert link(tmp_path, "--remove") == ""
+    assert program.read_text() == "another"
+    program.unlink()
+    program.symlink_to(tmp_path / "gone/.venv/bin/vmtoll")
+    assert "now runs" in link(tmp_path), "of a checkout that was removed"
+
+
 def test_a_package_that_apt_lacks_is_named_and_nothing_is_installed(machine: dict[str, str]) -> None:
     done = setup(machine | {"LACKS": "mmdebstrap zstd"})
     assert done.returncode == 2
