@@ -1,4 +1,5 @@
 """The program vmtoll as a process of its own, with what a shell gives it: words, environment, folder, streams.
+The checkout's results are the committed runs, whatever its user has there.
 
 It is a fork of a process that has loaded what the program needs and what no environment decides: to load that takes
 half a second to a second of each start. tests/integration/test_installation.py starts the program as users do.
@@ -12,6 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.support.committed_run import committed_runs
+
 VMTOLL = Path(sys.executable).parent / "vmtoll"  # as a shell finds it
 _CONTEXT = multiprocessing.get_context("forkserver")
 # None of them imports vmtoll.paths, which reads environment and folder.
@@ -23,7 +26,12 @@ def vmtoll(*words: str | Path, cwd: Path | None = None, **environment: str) -> "
     argv = ["vmtoll", *map(str, words)]
     with tempfile.TemporaryDirectory() as folder:
         outputs = [Path(folder, name) for name in ("stdout", "stderr")]
-        process = _CONTEXT.Process(target=_main, args=(argv, os.environ | environment, cwd or Path.cwd(), outputs))
+        shipped = Path(folder, "results")
+        for run in committed_runs():
+            (shipped / run.parent.name).mkdir(parents=True, exist_ok=True)
+            (shipped / run.parent.name / run.name).symlink_to(run)
+        arguments = (argv, os.environ | environment, cwd or Path.cwd(), outputs, shipped)
+        process = _CONTEXT.Process(target=_main, args=arguments)
         process.start()
         process.join()
         written = [output.read_text() for output in outputs]
@@ -36,8 +44,8 @@ def started(*words: str | Path, **environment: str) -> "subprocess.CompletedProc
     return subprocess.run([VMTOLL, *words], capture_output=True, text=True, check=False, env=os.environ | environment)
 
 
-def _main(argv: list[str], environment: dict[str, str], cwd: Path, outputs: list[Path]) -> None:
-    """Become the program. Exits with its exit code."""
+def _main(argv: list[str], environment: dict[str, str], cwd: Path, outputs: list[Path], shipped: Path) -> None:
+    """Become the program, for which the checkout's results are those in `shipped`. Exits with its exit code."""
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
@@ -47,7 +55,12 @@ def _main(argv: list[str], environment: dict[str, str], cwd: Path, outputs: list
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115 (as at a start)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = argv
-    from tests.support.users_state import guarded  # noqa: PLC0415 (the environment decides what they load)
+    from vmtoll import paths  # noqa: PLC0415 (it reads environment and folder)
+
+    if paths.RESULTS == paths.SHIPPED_RESULTS:
+        paths.RESULTS = shipped
+    paths.SHIPPED_RESULTS = shipped
+    from tests.support.users_state import guarded  # noqa: PLC0415
     from vmtoll.__main__ import main  # noqa: PLC0415
 
     with guarded():

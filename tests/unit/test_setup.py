@@ -37,10 +37,9 @@ def setup(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
 
 def link(folder: Path, *words: str) -> str:
     """What scripts/link prints, when programs are in this folder."""
-    argv = [PROJECT / "scripts/link", *words]
-    return subprocess.run(
-        argv, env=os.environ | {"VMTOLL_BIN": str(folder)}, capture_output=True, text=True, check=True
-    ).stderr
+    argv = [str(PROJECT / "scripts/link"), *words]
+    environment = os.environ | {"VMTOLL_BIN": str(folder)}
+    return subprocess.run(argv, env=environment, capture_output=True, text=True, check=True).stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has a link in /usr/local/bin")
