@@ -31,3 +31,11 @@ def committed(*patterns: str) -> list[Path]:
 def committed_runs() -> list[Path]:
     """The folders of all committed runs."""
     return [file.parent for file in committed("results/*/*/run.json")]
+
+
+def linked(results: Path) -> Path:
+    """Make a folder of results that has the committed runs, by links, and return it."""
+    for run in committed_runs():
+        (results / run.parent.name).mkdir(parents=True, exist_ok=True)
+        (results / run.parent.name / run.name).symlink_to(run)
+    return results

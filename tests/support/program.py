@@ -1,8 +1,8 @@
 """The program vmtoll as a process of its own, with what a shell gives it: words, environment, folder, streams.
-The checkout's results are the committed runs, whatever its user has there.
 
-It is a fork of a process that has loaded what the program needs and what no environment decides: to load that takes
-half a second to a second of each start. tests/integration/test_installation.py starts the program as users do.
+The checkout's results are the committed runs, whatever its user has there. The process is a fork of one that has loaded
+what the program needs and what no environment decides: to load that takes half a second to a second of each start.
+tests/integration/test_installation.py starts the program as users do.
 """
 
 import multiprocessing
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.support.committed_run import committed_runs
+from tests.support.committed_run import linked
 
 VMTOLL = Path(sys.executable).parent / "vmtoll"  # as a shell finds it
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -26,10 +26,7 @@ def vmtoll(*words: str | Path, cwd: Path | None = None, **environment: str) -> "
     argv = ["vmtoll", *map(str, words)]
     with tempfile.TemporaryDirectory() as folder:
         outputs = [Path(folder, name) for name in ("stdout", "stderr")]
-        shipped = Path(folder, "results")
-        for run in committed_runs():
-            (shipped / run.parent.name).mkdir(parents=True, exist_ok=True)
-            (shipped / run.parent.name / run.name).symlink_to(run)
+        shipped = linked(Path(folder, "results"))
         arguments = (argv, os.environ | environment, cwd or Path.cwd(), outputs, shipped)
         process = _CONTEXT.Process(target=_main, args=arguments)
         process.start()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.committed_run import DEMO
+from tests.support.committed_run import DEMO, linked
 from tests.support.explorer_runs import add_run
 from tests.support.synthetic_run import Row, Truth, closed_load, rate_load, role_findings, with_findings
 from vmtoll.model.errors import LoadError
@@ -53,8 +53,8 @@ def test_an_open_loop_has_a_tail_and_no_verdict_on_throughput(tmp_path: Path) ->
     assert tail["verdicts"]["throughput"]["estimate"] == ""
 
 
-def test_the_committed_run_is_marked_emulated() -> None:
-    run = next(r for r in collect(DEMO.parents[1]) if r["id"] == f"demo/{DEMO.name}")
+def test_the_committed_run_is_marked_emulated(tmp_path: Path) -> None:
+    run = next(r for r in collect(linked(tmp_path)) if r["id"] == f"demo/{DEMO.name}")
     assert run["emulated"]
     assert run["complete"]
     assert run["report"] == f"runs/demo/{DEMO.name}/report.html"
