@@ -1,11 +1,10 @@
-"""The documents: the lab `my-lab` and the commands on it are sound, and generated tables are up to date.
+"""The documents: the machines of `lab.yml` and the commands on them are sound, and generated tables are up to date.
 
 A generated table stands between `<!-- generated: NAME -->` and `<!-- end -->`; TABLES makes it.
 """
 
 import importlib
 import re
-import shlex
 import subprocess
 from collections.abc import Callable, Mapping
 from operator import attrgetter
@@ -45,34 +44,21 @@ def blocks(document: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text_of(document), re.DOTALL)
 
 
-def files(document: str) -> dict[str, str]:
-    """The lab's files that a document shows, each below a line with its name."""
-    found: dict[str, str] = {}
-    for block in blocks(document, "yaml"):
-        parts = re.split(r"^# (my-lab\S*)\n", block, flags=re.MULTILINE)
-        found |= zip(parts[1::2], parts[2::2], strict=True)
-    return found
-
-
-def written(document: str, folder: Path) -> Path:
-    """The lab of a document, on disk; what `--inventory` names."""
-    for name, text in files(document).items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    (inventory,) = folder.iterdir()
-    return inventory
+def inventories(folder: Path) -> tuple[Path, Path]:
+    """The inventory of the documents as one file, and with one file for each machine, on disk."""
+    for block in blocks(REAL_HOSTS, "yaml"):
+        parts = re.split(r"^# (\S*(?:lab|host_vars/\S+)\.yml)\n", block, flags=re.MULTILINE)
+        for name, text in zip(parts[1::2], parts[2::2], strict=True):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+    return folder / "lab.yml", folder / "my-lab" / "lab.yml"
 
 
 def experiments(document: str) -> list[str]:
-    """Those that a document's commands run on the lab."""
-    found: list[str] = []
-    for command in re.split(r"\n|&&", "\n".join(blocks(document, "sh"))):
-        words = shlex.split(command, comments=True) if "my-lab" in command else []
-        found += [name for word in words if word.startswith("E=") for name in word[2:].split()]
-        if "run" in words:
-            named = words[words.index("run") + 1 :]
-            found += named[: next(n for n, word in enumerate(named) if word.startswith(("-", "E=", "INVENTORY=")))]
-    return list(dict.fromkeys(found))
+    """Those that a document's commands run on the machines of lab.yml."""
+    commands = "\n".join(blocks(document, "sh"))
+    named = re.findall(r"vmtoll (?:campaign )?run ((?:[a-z][\w-]* )+).*-i lab\.yml", commands)
+    return list(dict.fromkeys(" ".join(named).split()))
 
 
 def link_of(experiment: str, document: str) -> str:
@@ -86,12 +72,16 @@ def link_of(experiment: str, document: str) -> str:
     return str(yaml.safe_load(text).get("link", "unshaped"))
 
 
-def test_the_support_matrix_has_every_profile_and_says_of_each_row_whether_it_was_run() -> None:
-    rows = [
+def rows_of_tables(document: str) -> list[list[str]]:
+    return [
         [cell.strip() for cell in line.strip("|").split("|")]
-        for line in text_of("docs/support.md").splitlines()
+        for line in text_of(document).splitlines()
         if line.startswith("| ")
     ]
+
+
+def test_the_evidence_has_every_profile_and_says_of_each_row_whether_it_was_run() -> None:
+    rows = [row for row in rows_of_tables("docs/evidence.md") if row[1] != "min:s" and not re.match(r"\d", row[1])]
     assert {row[0].strip("`") for row in rows if row[0].startswith("`kvm-")} == set(profiles.names())
     states = {"run", "schema only", "not run"}
     headings = [row for row in rows if not states & set(row)]
@@ -100,6 +90,25 @@ def test_the_support_matrix_has_every_profile_and_says_of_each_row_whether_it_wa
         assert row[0].startswith("`kvm-") or row[-1], f"{row}: what was run?"
     pairs = {(row[0], row[1]) for row in rows if row[0] in ("TCG", "KVM")}
     assert pairs == {(a, h.value) for a in ("TCG", "KVM") for h in Hardware if h is not Hardware.UNKNOWN}
+
+
+def test_the_matrix_of_support_agrees_with_the_evidence() -> None:
+    """KVM that nobody ran has no cell that claims otherwise, and profiles are run whole only if each was."""
+    evidence = rows_of_tables("docs/evidence.md")
+    ran = {(row[0], row[1]): row[2] == "run" for row in evidence if row[0] in ("TCG", "KVM")}
+    rows = rows_of_tables("docs/support.md")
+    heading = next(row for row in rows if "native KVM" in row)
+    guests = rows[rows.index(heading) + 1 : next(n for n, row in enumerate(rows) if "state" in row)]
+    columns = {"KVM on emulated hardware": "emulated", "nested KVM": "nested", "native KVM": "native"}
+    for name, hardware in columns.items():
+        cells = {row[heading.index(name)] for row in guests}
+        assert cells <= {"yes", "in part", "not run", "no"}
+        assert ran["KVM", hardware] or cells == {"not run"}, name
+    by_profile = [row for row in evidence if row[0].startswith("`kvm-")]
+    for column, name in ((1, "emulated guest (TCG)"), (2, "KVM on emulated hardware")):
+        whole = {row[column] for row in by_profile} == {"run"}
+        assert guests[0][heading.index(name)] == ("yes" if whole else "in part")
+    assert len(rows) <= 30, "a matrix that one can read; evidence is on its own page"
 
 
 def test_every_link_leads_to_a_file() -> None:
@@ -132,29 +141,26 @@ def test_the_stations_of_a_trial_exist() -> None:
 
 
 def test_one_file_and_one_file_per_machine_are_the_same_lab(tmp_path: Path) -> None:
-    one, many = written(README, tmp_path / "one"), written(REAL_HOSTS, tmp_path / "many")
-    assert one.is_file() and many.is_dir()
+    one, many = inventories(tmp_path)
     assert load_inventory(one, ENVIRONMENTS) == load_inventory(many, ENVIRONMENTS)
-    assert {file.stem for file in (many / "host_vars").iterdir()} == {"load1", "big1", "big1-metal", "guest1"}
+    assert {file.stem for file in (many.parent / "host_vars").iterdir()} == {"load1", "big1", "big1-metal", "guest1"}
 
 
-@pytest.mark.parametrize("document", [README, REAL_HOSTS])
-def test_preflight_has_nothing_against_the_inventory(document: str, tmp_path: Path) -> None:
-    lab = Lab.read(written(document, tmp_path / "lab"), None, print)
+@pytest.mark.parametrize("which", [0, 1])
+def test_preflight_has_nothing_against_the_inventory(which: int, tmp_path: Path) -> None:
+    lab = Lab.read(inventories(tmp_path)[which], None, print)
     assert [finding.level for finding in check.check(lab)] == ["ok"]
 
 
-@pytest.mark.parametrize("document", [name for name in DOCUMENTS if "my-lab.yml" in text_of(name)])
-def test_its_link_is_the_one_that_the_experiments_want(document: str) -> None:
-    variables = [yaml.safe_load(text).get("all", {}).get("vars", {}) for text in files(README).values()]
-    (link,) = (said["vmtoll_link"] for said in variables)
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if experiments(name)])
+def test_the_inventorys_link_is_the_one_that_the_experiments_want(document: str, tmp_path: Path) -> None:
+    link = yaml.safe_load(inventories(tmp_path)[0].read_text())["all"]["vars"]["vmtoll_link"]
     wanted = {experiment: link_of(experiment, document) for experiment in experiments(document)}
-    assert wanted
     assert set(wanted.values()) == {link}, wanted
 
 
 def test_the_experiments_of_the_documents_are_found() -> None:
-    assert experiments(README) == ["demo"]
+    assert experiments(REAL_HOSTS) == ["demo"]
     assert experiments(PLANNING) == ["shop"]
     assert experiments("docs/campaigns.md") == ["demo", "tails"]
 
@@ -335,8 +341,37 @@ def test_generated_tables_are_up_to_date() -> None:
         assert table == TABLES[name](), f"{document}: write the table {name!r} anew"
 
 
-def test_the_readme_begins_with_what_the_demo_prints() -> None:
-    others = ("$", "vmtoll: ", "…", "report: ")
-    shown = [line for line in blocks(README, "")[0].splitlines() if not line.startswith(others)]
-    assert len(shown) > 3
-    assert set(shown) <= set(_demo().splitlines())
+def minutes() -> dict[str, int]:
+    """Command → the whole minutes that it took when it was last measured, rounded."""
+    rows = [row for row in rows_of_tables("docs/evidence.md") if len(row) == 3 and re.fullmatch(r"\d+:\d\d", row[1])]
+    taken = {row[0].strip("`"): row[1].split(":") for row in rows}
+    return {command: round(int(whole) + int(seconds) / 60) for command, (whole, seconds) in taken.items()}
+
+
+def test_minutes_beside_commands_were_measured() -> None:
+    (commands,) = [block for block in blocks(README, "sh") if "make demo" in block]
+    shown = dict(re.findall(r"^sudo (make \S+) .*?(\d+) minutes", commands, re.MULTILINE))
+    assert {command: int(number) for command, number in shown.items()} == minutes()
+
+
+def test_the_readme_fits_on_a_page_and_begins_with_what_the_how_to_shows() -> None:
+    assert len(text_of(README).splitlines()) <= 100
+    _, *shown = (line.removesuffix("; …") for line in blocks(README, "")[0].splitlines())
+    assert len(shown) == 2
+    assert all(line in text_of("docs/how-to/find-what-made-it-slower.md") for line in shown)
+
+
+def test_pages_use_one_inventory_and_one_style_of_commands() -> None:
+    """`vmtoll … -i lab.yml`, as `make setup` puts it on the PATH."""
+    for document in [*DOCUMENTS, "results/README.md"]:
+        text = text_of(document)
+        assert not re.search(r"hosts\.yml|my-lab\.yml|INVENTORY=|\.venv/bin/vmtoll|<.*address.*>", text), document
+        assert not re.search(r"vmtoll [a-z-]+ [^\n`]*--inventory", text) or "reference/" in document, document
+
+
+def test_there_is_one_tagline() -> None:
+    tagline = re.search(r'^description = "(.*)"$', text_of("pyproject.toml"), re.MULTILINE)
+    assert tagline
+    assert f'title: "vmtoll: {tagline[1][0].lower()}{tagline[1][1:]}"' in text_of("CITATION.cff")
+    assert f"site_description: {tagline[1]}\n" in text_of("mkdocs.yml")
+    assert f"vmtoll {tagline[1][0].lower()}{tagline[1][1:]}:" in text_of(README)

@@ -46,9 +46,9 @@ describe(
     "ab",
     "vmtoll ab kvm-2009 kvm-default",
     "vmtoll ab metal kvm-default --server nginx --workload site-steady --until 2,30",
-    "vmtoll ab old new --inventory hosts.yml --metric tail --at-most-min 20 --junit ab.xml",
-    "vmtoll ab metal no-thp -i hosts.yml --apply 'thp never' --revert 'thp madvise'",
-    "vmtoll ab kvm-default fewer-exits -i hosts.yml --on host --boots --apply 'virsh define new.xml' \\\n"
+    "vmtoll ab old new -i lab.yml --metric tail --at-most-min 20 --junit ab.xml",
+    "vmtoll ab metal no-thp -i lab.yml --apply 'thp never' --revert 'thp madvise'",
+    "vmtoll ab kvm-default fewer-exits -i lab.yml --on host --boots --apply 'virsh define new.xml' \\\n"
     "        --revert 'virsh define old.xml'",
     exits={
         Exit.WORSE: "the second environment is worse in a figure that counts",

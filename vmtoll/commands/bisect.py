@@ -45,7 +45,7 @@ describe(
     "vmtoll bisect --git ~/src/lighttz --good v1.2 --bad main --build 'make -C {folder}' \\\n"
     "        --apply 'cp {folder}/build/lighttz /opt/lighttz' --server lighttz --metric cpu",
     "vmtoll bisect --candidates qemu.txt --apply 'ln -sfn {candidate} /usr/local/bin/qemu' --on host --boots \\\n"
-    "        --machine kvm-default -i hosts.yml",
+    "        --machine kvm-default -i lab.yml",
     "git bisect run vmtoll bisect --git . --good v1.2 --bad main --judge HEAD --build … --apply …",
     exits={
         Exit.WORSE: "with --judge: the candidate is bad",

@@ -55,8 +55,8 @@ app = typer.Typer(
     help="Run experiments on many test beds: here, or as jobs of a cluster; report them together.",
     epilog=describe(
         "campaign",
-        "vmtoll campaign run demo tails --inventory hosts.yml --dry-run",
-        "vmtoll campaign submit demo --inventory hosts.yml --output /shared/spring",
+        "vmtoll campaign run demo tails -i lab.yml --dry-run",
+        "vmtoll campaign submit demo -i lab.yml --output /shared/spring",
         "vmtoll campaign status /shared/spring",
         "vmtoll campaign report /shared/spring/data",
     ),
@@ -69,7 +69,7 @@ app = typer.Typer(
     cls=CliCommand,
     epilog=describe(
         "campaign run",
-        "vmtoll campaign run demo tails --inventory hosts.yml --dry-run",
+        "vmtoll campaign run demo tails -i lab.yml --dry-run",
         "vmtoll campaign run demo --bed rack7 --inventory slices/rack7.json --output /shared/spring",
         exits={1: "a run is missing"},
     ),
@@ -153,8 +153,8 @@ def _campaign(
     cls=CliCommand,
     epilog=describe(
         "campaign submit",
-        "vmtoll campaign submit demo --inventory hosts.yml --output /shared/spring --dry-run",
-        "vmtoll campaign submit demo -i hosts.yml --output /shared/spring --sbatch=--partition=lab --at-once 200",
+        "vmtoll campaign submit demo -i lab.yml --output /shared/spring --dry-run",
+        "vmtoll campaign submit demo -i lab.yml --output /shared/spring --sbatch=--partition=lab --at-once 200",
     ),
 )
 def submit_campaign(

@@ -39,8 +39,8 @@ describe(
     "vmtoll diagnose web1",
     "vmtoll diagnose 101",
     "vmtoll diagnose --all",
-    "vmtoll diagnose web1 --inventory hosts.yml --on kvm1 --json",
-    "vmtoll diagnose web1 --inventory hosts.yml --measure multiqueue --server nginx --until 2,30",
+    "vmtoll diagnose web1 -i lab.yml --on kvm1 --json",
+    "vmtoll diagnose web1 -i lab.yml --measure multiqueue --server nginx --until 2,30",
 )
 
 

@@ -33,7 +33,7 @@ describe(
     "measure-service",
     "vmtoll measure-service https://shop.example --urls urls.txt --at-most-rps 50 --rate 20",
     "vmtoll measure-service old=http://10.0.0.5 new=http://10.0.0.6 --urls urls.txt --at-most-rps 200 --users 8",
-    "vmtoll measure-service before=http://10.0.0.5:8000 --urls urls.txt --at-most-rps 200 --rate 100 -i hosts.yml "
+    "vmtoll measure-service before=http://10.0.0.5:8000 --urls urls.txt --at-most-rps 200 --rate 100 -i lab.yml "
     "--unit shop.service --apply 'cp new.conf /etc/shop.conf && systemctl reload shop' "
     "--revert 'cp old.conf /etc/shop.conf && systemctl reload shop'",
 )

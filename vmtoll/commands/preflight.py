@@ -12,7 +12,7 @@ from vmtoll.preflight.lab import Lab
 from vmtoll.preflight.result import CheckResult, Level
 from vmtoll.shell import say
 
-describe("preflight", "vmtoll preflight --inventory hosts.yml", exits={1: "a check failed"})
+describe("preflight", "vmtoll preflight -i lab.yml", exits={1: "a check failed"})
 
 
 def preflight(inventory: InventoryOption = None, limit: LimitOption = None, as_json: JsonOption = False) -> None:

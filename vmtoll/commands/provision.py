@@ -16,7 +16,7 @@ from vmtoll.provisioning.unprovision import UndoPlan
 from vmtoll.shell import Changes
 from vmtoll.spec.inventory_faults import read_valid_inventory
 
-describe("provision", "vmtoll provision --inventory hosts.yml --check")
+describe("provision", "vmtoll provision -i lab.yml --check")
 
 
 def provision(

@@ -35,7 +35,7 @@ from vmtoll.spec.profiles import environment_names
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-describe("replay", "vmtoll replay bundle --inventory hosts.yml", exits={3: "not reproduced"})
+describe("replay", "vmtoll replay bundle -i lab.yml", exits={3: "not reproduced"})
 
 
 def replay(

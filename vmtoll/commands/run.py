@@ -50,7 +50,7 @@ ExperimentArgument = Annotated[
 describe(
     "run",
     "vmtoll run tails",
-    "vmtoll run tails --inventory hosts.yml --until 2,60",
+    "vmtoll run tails -i lab.yml --until 2,60",
     "vmtoll run all --dry-run",
     exits={1: "an experiment of `run all` failed"},
 )

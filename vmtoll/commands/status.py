@@ -16,7 +16,7 @@ from vmtoll.shell import Changes
 from vmtoll.spec.inventory_faults import read_valid_inventory
 
 describe(
-    "status", "vmtoll status --inventory hosts.yml", "vmtoll status -i hosts.yml --json",
+    "status", "vmtoll status -i lab.yml", "vmtoll status -i lab.yml --json",
     exits={1: "a machine does not answer"},
 )  # fmt: skip
 
@@ -73,7 +73,7 @@ def _sentences(changed: MachineChanges) -> Iterator[str]:
         yield f"traces of exits left by a run that was killed: {', '.join(changed['traces'])}"
 
 
-describe("unprovision", "vmtoll unprovision --inventory hosts.yml --check", "vmtoll unprovision -i hosts.yml --yes")
+describe("unprovision", "vmtoll unprovision -i lab.yml --check", "vmtoll unprovision -i lab.yml --yes")
 
 
 def unprovision(

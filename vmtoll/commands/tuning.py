@@ -14,7 +14,7 @@ from vmtoll.shell import Changes, play
 from vmtoll.spec.inventory import members, names_in
 from vmtoll.spec.inventory_faults import read_valid_inventory
 
-describe("tune", "vmtoll tune --inventory hosts.yml --check")
+describe("tune", "vmtoll tune -i lab.yml --check")
 
 
 def tune(
@@ -36,7 +36,7 @@ def tune(
     _play(path, limit, "tuned", check=check, as_json=as_json)
 
 
-describe("untune", "vmtoll untune --inventory hosts.yml")
+describe("untune", "vmtoll untune -i lab.yml")
 
 
 def untune(

@@ -31,7 +31,7 @@ PAGE = "history.html"
 
 describe(
     "watch",
-    "vmtoll watch first --inventory hosts.yml",
+    "vmtoll watch first -i lab.yml",
     "vmtoll watch first --judge --junit watch.xml",
     "vmtoll watch first --openmetrics /var/lib/prometheus/node-exporter/vmtoll.prom",
     "vmtoll watch first --judge --since 20261120T021500Z-1a2b",
