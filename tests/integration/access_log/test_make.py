@@ -330,7 +330,7 @@ def test_the_experiment_of_a_page_fits_what_is_made_of_a_log(
     assert resolved.site
     assert (resolved.site.name, resolved.experiment.purpose) == (name, "measure")
     assert (resolved.experiment.blocks, resolved.experiment.shares_of) == (8, "own"), "the pages show one experiment"
-    assert f"make run E={name} " in commands
+    assert f"vmtoll run {name} " in commands
 
 
 def test_the_workload_runs(project: Registry, inventory: Path, tmp_path: Path, load_tools: None) -> None:
