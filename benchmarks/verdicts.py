@@ -2,7 +2,7 @@
 
 Simulates pages of two equal sides, with four servers and five figures each (eight of the twenty primary), under
 several kinds of noise, and has `vmtoll.analysis.judge` judge them. Writes docs/operating-characteristics.csv and .svg
-and the table in docs/statistics.md.
+and the tables in docs/statistics.md. `python -m benchmarks.verdicts boots [EXPERIMENTS]` writes the one on boots alone.
 
 The figures are independent of each other, which is the worst case for the errors of a page. Each block has metal, the
 guest, and an A/A control of one server.
@@ -12,8 +12,10 @@ import csv
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 import matplotlib as mpl
@@ -44,6 +46,10 @@ METAL, CONTROL, GUEST = range(3)
 MISSED = (2.0, 3.0, 10.0)  # how many times as slow
 MISSED_NOISE = (0.02, 0.1, 0.2)  # standard deviation of a trial
 MISSED_BLOCKS = (6, 8, 10)
+BOOT_COUNTS = (3, 4, 5, 6)  # of the table on boots
+BLOCKS_A_BOOT = 2
+BOOT_SEARCH = 100  # simulated pages of a step of the search for the smallest difference
+BOOT_SDS = (0.0, 0.005, 0.01, 0.02)  # what a boot adds to each environment, standard deviation
 FOLDER = PROJECT / "docs"
 
 Floats = npt.NDArray[np.float64]
@@ -170,7 +176,7 @@ def characteristic(noise: Noise, blocks: int, experiments: int) -> Characteristi
     return Characteristic(noise, blocks, experiments, round(alarms, 4), detectable)
 
 
-def _detectable(logs: Floats, boots: int) -> float:
+def _detectable(logs: Floats, boots: int, tolerance: float = 0.02) -> float:
     sample = logs[: max(200, len(logs) // 4)]
 
     def is_detected(difference: float) -> bool:
@@ -181,7 +187,7 @@ def _detectable(logs: Floats, boots: int) -> float:
         low, high = high, min(2 * high, CEILING)
     if high == CEILING and not is_detected(high):
         return math.inf
-    while high - low > 0.02 * high:
+    while high - low > tolerance * high:
         middle = (low + high) / 2
         low, high = (low, middle) if is_detected(middle) else (middle, high)
     return float(np.expm1(high))
@@ -260,6 +266,48 @@ def missed_table(pages: int) -> str:
     return "\n".join(lines)
 
 
+def boot_cell(sd: float, boots: int, drawn: int, pages: int) -> str:
+    """Simulate pages of `boots` times BLOCKS_A_BOOT blocks in `drawn` boots, each of which adds an effect of `sd`.
+
+    The share of wrong pages with its Monte Carlo standard error, and the smallest difference found as in
+    Characteristic. Every call gives the same text.
+    """
+    blocks = boots * BLOCKS_A_BOOT
+    rng = np.random.default_rng([int(10000 * sd), boots, drawn])
+    logs = rng.normal(0, CV, (pages, COMPARISONS, blocks, 3))
+    logs += rng.normal(0, sd, (pages, COMPARISONS, drawn, 2))[:, :, boot_of(blocks, drawn)][..., [0, 0, 1]]
+    alarms = float(differs(logs, drawn).any(axis=1).mean())
+    error = math.sqrt(alarms * (1 - alarms) / pages)
+    detectable = None if alarms > 2 * ALPHA else _detectable(logs[:BOOT_SEARCH], drawn, tolerance=0.05)
+    return f"{100 * alarms:.1f}% ± {100 * error:.1f}, {detectable_text(detectable)}"
+
+
+def _numbered_cell(pages: int, number: int) -> str:
+    """The cell of this number, row by row; printed when it is known, because the table takes long."""
+    row, column = divmod(number, len(BOOT_SDS))
+    boots, is_control = BOOT_COUNTS[row // 2], row % 2
+    text = boot_cell(BOOT_SDS[column], boots, 1 if is_control else boots, pages)
+    print(f"{_boot_head(row)}, a boot adds {100 * BOOT_SDS[column]:g}%: {text}", flush=True)
+    return text
+
+
+def _boot_head(row: int) -> str:
+    boots = BOOT_COUNTS[row // 2]
+    return f"{boots * BLOCKS_A_BOOT} in one boot" if row % 2 else f"{boots} boots of {BLOCKS_A_BOOT}"
+
+
+def boots_table(pages: int) -> str:
+    """A Markdown table: BOOT_COUNTS boots, and as a control the same blocks in one boot, at each of BOOT_SDS."""
+    lines = ["| blocks | " + " | ".join(f"a boot adds {100 * sd:g}%" for sd in BOOT_SDS) + " |"]
+    lines.append("|---|" + "---|" * len(BOOT_SDS))
+    columns, rows = len(BOOT_SDS), 2 * len(BOOT_COUNTS)
+    with ProcessPoolExecutor() as pool:
+        cells = list(pool.map(partial(_numbered_cell, pages), range(rows * columns)))
+    for row in range(rows):
+        lines.append(f"| {_boot_head(row)} | {' | '.join(cells[row * columns :][:columns])} |")
+    return "\n".join(lines)
+
+
 def seconds_of(blocks: int, comparisons: int = 12) -> float:
     """CPU seconds to judge a page of this many blocks with all its figures."""
     logs = np.random.default_rng(1).normal(0, CV, (comparisons, blocks, 3))
@@ -281,7 +329,11 @@ def write(rows: list[Characteristic], folder: Path = FOLDER) -> None:
 
 def main() -> None:
     """Simulate, print, write."""
-    pages = int(sys.argv[1]) if len(sys.argv) > 1 else EXPERIMENTS
+    numbers = [argument for argument in sys.argv[1:] if argument != "boots"]
+    pages = int(numbers[0]) if numbers else EXPERIMENTS
+    write_measured(FOLDER / "statistics.md", "boots", boots_table(pages))
+    if "boots" in sys.argv[1:]:
+        return
     for blocks in (100, 1000):
         print(f"12 comparisons of {blocks} blocks are judged in {seconds_of(blocks):.2f} s", flush=True)
     missed = missed_table(pages)
