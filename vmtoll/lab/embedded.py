@@ -64,7 +64,10 @@ def up(link: str, say: Say, shape: topology.LabShape | None = None, release: Rel
         try:
             images = {each: image.ensure(say, each, kernels) for each, kernels in shape.images(release).items()}
             folder = images[release]
-            disk = machine_disk.ensure(folder, say).name if shape.inventory else image.DISK
+            disk = image.DISK
+            if shape.inventory:
+                compiling.result()  # the machines' disk holds the load tools
+                disk = machine_disk.ensure(folder, say).name
             with lock("lab"):
                 requested: dict[str, Any] = shape.record() | {
                     "suite": release.suite,
