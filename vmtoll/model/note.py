@@ -42,8 +42,8 @@ class ClientTime:
     side's trials, None where it is not known. What that user gets includes it.
     """
 
-    baseline: float | None = None
-    compared: float | None = None
+    baseline_share: float | None = None
+    compared_share: float | None = None
     code: Literal["client-time"] = "client-time"
 
 

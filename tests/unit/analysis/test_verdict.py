@@ -412,7 +412,7 @@ def test_the_share_of_one_users_own_client_stands_beside_what_it_gets(tmp_path: 
 
     one = judge_run(tmp_path / "one", Truth({"nginx": 0.5}, loads=(closed_load(1),), change=change))
     note = the_note(verdict(one), ClientTime)
-    assert (note.baseline, note.compared) == pytest.approx((0.8, 0.2))
+    assert (note.baseline_share, note.compared_share) == pytest.approx((0.8, 0.2))
     assert (verdict(one).kind, verdict(one).is_at_least) == (Kind.SLOWER, False), "nothing of it becomes open-ended"
     ten = judge_run(tmp_path / "ten", Truth({"nginx": 0.5}, loads=(closed_load(10),), change=change))
     assert ClientTime not in notes(verdict(ten))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from vmtoll.builds import image, machine_disk, tools
 from vmtoll.lab import embedded, topology
 from vmtoll.model.release import RELEASES
 
@@ -19,7 +20,7 @@ def test_each_builder_finds_what_it_needs_whichever_is_slower(
         time.sleep(0.3 if what == slow else 0)
         made.append(what)
 
-    def image(*_: object) -> Path:
+    def built_image(*_: object) -> Path:
         make("image")
         return Path("image")
 
@@ -28,9 +29,9 @@ def test_each_builder_finds_what_it_needs_whichever_is_slower(
         make("disk")
         return folder / "machine.qcow2"
 
-    monkeypatch.setattr(embedded.tools, "build", lambda: make("tools"))
-    monkeypatch.setattr(embedded.image, "ensure", image)
-    monkeypatch.setattr(embedded.machine_disk, "ensure", disk)
+    monkeypatch.setattr(tools, "build", lambda: make("tools"))
+    monkeypatch.setattr(image, "ensure", built_image)
+    monkeypatch.setattr(machine_disk, "ensure", disk)
     monkeypatch.setattr(embedded, "lock", lambda _: nullcontext())
     monkeypatch.setattr(embedded, "_build", lambda *_: make("lab"))
     monkeypatch.setattr(embedded, "_copy_missing_tools", lambda *_: make("copies"))

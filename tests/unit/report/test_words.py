@@ -113,7 +113,8 @@ def test_every_reason_of_a_verdict_has_words(because: VerdictReason) -> None:
 @pytest.mark.parametrize("kind", get_args(get_args(Note)[0]))
 def test_every_note_has_words(kind: type[Any]) -> None:
     values = {"size": 1.1, "blocks": 3, "baseline_rps": 900.0, "compared_rps": None, "baseline": None,
-              "compared": Answered(1500, 0.9), "tool": "oha", "low": 0.8, "high": 0.9}  # fmt: skip
+              "compared": Answered(1500, 0.9), "tool": "oha", "low": 0.8, "high": 0.9,
+              "baseline_share": 0.88, "compared_share": None}  # fmt: skip
     note = kind(**{field.name: values[field.name] for field in fields(kind) if field.name != "code"})
     assert is_text(words.note_text(note, verdict(TAIL, Kind.SLOWER, 1.5), SIDES))
     adapter: TypeAdapter[Note] = TypeAdapter(Note)
