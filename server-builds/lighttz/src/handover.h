@@ -35,10 +35,7 @@ struct process {
     unsigned long long started; /* ticks after the machine */
 };
 
-#define NO_PROCESS                                                                                 \
-    {                                                                                              \
-        -1, 0, 0                                                                                   \
-    }
+#define NO_PROCESS {-1, 0, 0}
 
 /* A master that is being started, or was. */
 struct successor {

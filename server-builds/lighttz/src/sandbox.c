@@ -139,7 +139,7 @@ static bool opens_steps(const struct config *config)
 
 enum { CALLS = sizeof calls / sizeof *calls, CHECKED = sizeof checked / sizeof *checked };
 
-#define AT(field) (uint32_t) offsetof(struct seccomp_data, field)
+#define AT(field) (uint32_t)offsetof(struct seccomp_data, field)
 
 static bool confine_calls(const struct config *config)
 {
