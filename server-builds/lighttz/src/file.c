@@ -1,12 +1,11 @@
 #include "file.h"
+#include "beneath.h"
 #include "httpdate.h"
 #include "target.h"
 #include "text.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,23 +24,9 @@ struct str encoding_name(enum encoding encoding)
     return codings[encoding].name;
 }
 
-/* The kernel refuses every step out of the root, also through a symlink or a rename meanwhile. */
-static int open_beneath(int root, const char *path, unsigned flags)
-{
-    struct open_how how = {.flags = flags | O_CLOEXEC,
-                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-    long fd = -1;
-    for (int i = 0; i < 4; i++) { /* EAGAIN: a rename raced with the walk */
-        fd = syscall(SYS_openat2, root, path, &how, sizeof how);
-        if (fd >= 0 || errno != EAGAIN)
-            break;
-    }
-    return (int)fd;
-}
-
 bool file_confines(const struct root *root)
 {
-    int fd = open_beneath(root->fd, ".", O_PATH);
+    int fd = beneath_open(root->fd, ".", O_PATH);
     if (fd < 0)
         return false;
     close(fd);
@@ -117,7 +102,7 @@ static int status_of_kind(const struct stat *st, bool slash)
 /* O_PATH: a FIFO's writer and a device notice nothing, and a directory need not be readable. */
 static int look_at(const struct root *root, const char *name, bool slash, struct stat *st)
 {
-    int fd = open_beneath(root->fd, name, O_PATH);
+    int fd = beneath_open(root->fd, name, O_PATH);
     if (fd < 0)
         return status_of(errno);
     int status = fstat(fd, st) ? status_of(errno) : status_of_kind(st, slash);
@@ -160,7 +145,7 @@ static int open_file(const struct root *root, struct str path, enum encoding enc
     struct stat st;
     if (!name_of(root, path, encoding, name))
         return -404;
-    int fd = open_beneath(root->fd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    int fd = beneath_open(root->fd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return -status_of(errno);
     int status = fstat(fd, &st) ? status_of(errno) : status_of_kind(&st, false);

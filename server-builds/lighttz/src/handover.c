@@ -1,5 +1,6 @@
 #include "handover.h"
 #include "clock.h"
+#include "kernel.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -38,16 +39,47 @@ void notify_manager(const char *state)
     close(fd);
 }
 
-void process_open(int *process, pid_t pid)
+/* Field 22 of /proc/PID/stat; 0 without it. */
+static unsigned long long start_of(pid_t pid)
 {
-    close_fd(process);
-    *process = (int)syscall(SYS_pidfd_open, pid, 0);
+    char path[32];
+    char text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    const char *at = strrchr(text, ')'); /* the name before it may have anything */
+    for (int field = 2; at && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    return at ? strtoull(at, NULL, 10) : 0;
 }
 
-void process_signal(int process, int number)
+void process_forget(struct process *process)
 {
-    if (process >= 0)
-        syscall(SYS_pidfd_send_signal, process, number, NULL, 0);
+    close_fd(&process->fd);
+    process->pid = 0;
+}
+
+void process_open(struct process *process, pid_t pid)
+{
+    process_forget(process);
+    process->pid = pid;
+    if (kernel_lacks(LACKS_PIDFD))
+        process->started = start_of(pid);
+    else
+        process->fd = (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+/* All masters are in the process group of the first one, which starts them. */
+void process_signal(const struct process *process, int number)
+{
+    if (process->fd >= 0)
+        syscall(SYS_pidfd_send_signal, process->fd, number, NULL, 0);
+    else if (kernel_lacks(LACKS_PIDFD) && process->pid > 0 && getpgid(process->pid) == getpgrp() &&
+             start_of(process->pid) == process->started)
+        kill(process->pid, number);
 }
 
 /* Not left to execvp(), which hands a file that is no program to a shell. */
@@ -123,7 +155,7 @@ void handover_announce(struct handover *h, unsigned long stop_timeout)
 void successor_forget(struct successor *s)
 {
     close_fd(&s->report);
-    close_fd(&s->process);
+    process_forget(&s->process);
     s->pid = 0;
 }
 
@@ -166,7 +198,7 @@ enum news successor_look(struct successor *s, bool ended)
     }
     if (!ended && now > s->limit) {
         fprintf(stderr, "lighttz: the new configuration took too long to start\n");
-        process_signal(s->process, SIGKILL); /* its end is noticed */
+        process_signal(&s->process, SIGKILL); /* its end is noticed */
         s->limit = now + PATIENCE_S;
     }
     return ended ? SUCCESSOR_FAILED : NO_NEWS;

@@ -27,11 +27,21 @@ bool handover_take(struct handover *h);
 /* Announces that we serve. */
 void handover_announce(struct handover *h, unsigned long stop_timeout);
 
+/* A process that is signalled by a descriptor, as its ID may be another process's by now. Where the
+ * kernel lacks that, by the ID, if what has it started when this one did. */
+struct process {
+    int fd; /* -1: none */
+    pid_t pid;
+    unsigned long long started; /* ticks after the machine */
+};
+
+#define NO_PROCESS {-1, 0, 0}
+
 /* A master that is being started, or was. */
 struct successor {
     pid_t pid;
-    int process; /* a pidfd: the id may be another process's by now; -1: none */
-    int report;  /* -1: it has reported, or there is none */
+    struct process process;
+    int report; /* -1: it has reported, or there is none */
     time_t limit;
 };
 
@@ -51,7 +61,8 @@ void successor_forget(struct successor *s);
 /* Tells systemd (Type=notify); nothing without it. */
 void notify_manager(const char *state);
 
-/* A pidfd of the process in `*process`, instead of what was there. */
-void process_open(int *process, pid_t pid);
-void process_signal(int process, int number);
+/* Takes the process `pid`, instead of what was there. */
+void process_open(struct process *process, pid_t pid);
+void process_signal(const struct process *process, int number);
+void process_forget(struct process *process);
 void close_fd(int *fd);

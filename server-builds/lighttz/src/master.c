@@ -2,6 +2,7 @@
 #include "clock.h"
 #include "cpu.h"
 #include "handover.h"
+#include "kernel.h"
 #include "sandbox.h"
 #include "server.h"
 #include "workers.h"
@@ -67,8 +68,8 @@ static struct master {
     int gate[2];  /* workers serve once it can be read; nobody reads it */
     struct handover handover;
     struct successor successor;
-    /* In the first master: pidfds of the latest ones, in turn. */
-    int others[FORMER_MAX + 1];
+    /* In the first master: the latest ones, in turn. */
+    struct process others[FORMER_MAX + 1];
     unsigned generation;        /* how many came after the first */
     unsigned long stop_timeout; /* in ms; in the first master the longest of all */
     time_t kill_at;
@@ -76,7 +77,7 @@ static struct master {
             .ready = {-1, -1},
             .gate = {-1, -1},
             .handover = {-1, -1, -1},
-            .successor = {0, -1, -1, 0}};
+            .successor = {0, NO_PROCESS, -1, 0}};
 
 static time_t now_s(void)
 {
@@ -89,13 +90,14 @@ static void run_worker(int index, pid_t parent)
     struct master *m = &master;
     sigset_t none;
     struct gate gate = {m->ready[1], m->gate[0]};
-    int *const masters[] = {&m->signals,           &m->ready[0],        &m->gate[1],
-                            &m->handover.report,   &m->handover.anchor, &m->handover.lifeline,
-                            &m->successor.process, &m->successor.report};
+    int *const masters[] = {&m->signals,         &m->ready[0],        &m->gate[1],
+                            &m->handover.report, &m->handover.anchor, &m->handover.lifeline,
+                            &m->successor.report};
     for (size_t i = 0; i < sizeof masters / sizeof *masters; i++)
         close_fd(masters[i]);
+    process_forget(&m->successor.process);
     for (int i = 0; i <= FORMER_MAX; i++)
-        close_fd(&m->others[i]);
+        process_forget(&m->others[i]);
     sockets_keep(&m->sockets, index);
     if (m->config->cpu_affinity && !cpu_pin(index))
         fprintf(stderr, "lighttz: cpu_affinity: %s\n", strerror(errno));
@@ -109,7 +111,7 @@ static void run_worker(int index, pid_t parent)
     exit(server_run(m->config, &m->sockets, &m->stats[index], m->stats, &gate));
 }
 
-static int *other(struct master *m, unsigned generation)
+static struct process *other(struct master *m, unsigned generation)
 {
     return &m->others[generation % (FORMER_MAX + 1)];
 }
@@ -124,7 +126,7 @@ static void stop(struct master *m)
         notify_manager("STOPPING=1");
     workers_signal(&m->workers, SIGTERM);
     if (m->successor.report >= 0)
-        process_signal(m->successor.process, SIGTERM);
+        process_signal(&m->successor.process, SIGTERM);
     close_fd(&m->handover.anchor);
     close_fd(&m->handover.lifeline); /* the first master's: all after us stop, too */
     sockets_close(&m->sockets);
@@ -139,6 +141,7 @@ static void fail(struct master *m)
 bool master_check(const struct config *config)
 {
     struct sockets *s = &master.sockets;
+    kernel_probe(config);
     sockets_inherit(s);
     return sockets_suffice(s, config) && sandbox_allows(config) && sandbox_user(config) &&
            server_check(config);
@@ -173,7 +176,7 @@ static void retire(struct master *m)
     if (!m->first)
         close_fd(&m->handover.anchor);
     if (m->reload_again) /* the successor may have read what lay there before */
-        process_signal(m->successor.process, SIGHUP);
+        process_signal(&m->successor.process, SIGHUP);
 }
 
 /* All workers are ready: from here on they serve, and so does whatever replaces them. */
@@ -197,7 +200,7 @@ static void note_reload(struct master *m)
 
 static void pass_reload(struct master *m)
 {
-    process_signal(m->generation ? *other(m, m->generation) : m->successor.process, SIGHUP);
+    process_signal(m->generation ? other(m, m->generation) : &m->successor.process, SIGHUP);
 }
 
 typedef void action(struct master *m);
@@ -234,8 +237,8 @@ static void look_at_successor(struct master *m, bool ended)
 /* In the first master: another one serves, and the oldest generation has had its time. */
 static void note_generation(struct master *m, const struct announcement *a)
 {
-    int *process = other(m, ++m->generation);
-    process_signal(*process, SIGTERM);
+    struct process *process = other(m, ++m->generation);
+    process_signal(process, SIGTERM);
     process_open(process, a->pid);
     if (m->generation == FORMER_MAX + 1)
         workers_signal(&m->workers, SIGTERM);
@@ -339,7 +342,7 @@ static bool turn(struct master *m)
     if (m->phase == STOPPING && now_s() >= m->kill_at) {
         workers_signal(&m->workers, SIGKILL);
         for (int i = 0; i <= FORMER_MAX; i++)
-            process_signal(m->others[i], SIGKILL);
+            process_signal(&m->others[i], SIGKILL);
         return any && now_s() < m->kill_at + 2;
     }
     return m->phase == STOPPING ? any : m->phase != RETIRED || m->workers.running;
@@ -368,7 +371,8 @@ int master_run(const struct config *config, char *const argv[])
 {
     struct master *m = &master;
     m->config = config;
-    memset(m->others, -1, sizeof m->others);
+    for (int i = 0; i <= FORMER_MAX; i++)
+        m->others[i] = (struct process)NO_PROCESS;
     m->stop_timeout = config->stop_timeout;
     m->argv = argv;
     m->binary = handover_binary(argv[0]);
@@ -381,15 +385,13 @@ int master_run(const struct config *config, char *const argv[])
         fprintf(stderr, "lighttz: %s\n", strerror(errno));
         return 1;
     }
+    kernel_probe(config);
     sockets_inherit(&m->sockets);
     if (!sandbox_allows(config) || !sockets_open(&m->sockets, config))
         return 1;
-    sandbox_tell(config);
     workers_start(&m->workers, run_worker);
-    if (m->workers.running < m->workers.wanted) {
-        fprintf(stderr, "lighttz: fork: %s\n", strerror(errno));
+    if (m->workers.running < m->workers.wanted)
         fail(m);
-    }
     while (turn(m))
         continue;
     return m->failed;

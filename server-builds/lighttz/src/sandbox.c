@@ -1,4 +1,5 @@
 #include "sandbox.h"
+#include "kernel.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -63,11 +64,6 @@ static bool allow_script(int rules, const char *path)
     return good;
 }
 
-static long landlock_version(void)
-{
-    return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-}
-
 /* What the kernel calls this machine; 0: the list below is not for it. */
 #if defined __x86_64__
 #define ARCHITECTURE AUDIT_ARCH_X86_64
@@ -77,20 +73,6 @@ static long landlock_version(void)
 #define ARCHITECTURE 0
 #endif
 
-static bool has_filter(void)
-{
-    uint32_t action = SECCOMP_RET_ERRNO;
-    return ARCHITECTURE && syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
-}
-
-void sandbox_tell(const struct config *config)
-{
-    if (config->sandbox && landlock_version() < 1)
-        fprintf(stderr, "lighttz: no Landlock here: workers can read whatever their user can\n");
-    if (config->sandbox && !has_filter())
-        fprintf(stderr, "lighttz: no seccomp here: workers can make any system call\n");
-}
-
 static bool confine_files(const struct config *config, int root)
 {
     /* The kernel's headers may be older than the kernel: fields and rights by their ABI version. */
@@ -99,7 +81,7 @@ static bool confine_files(const struct config *config, int root)
         uint64_t net;
         uint64_t scoped; /* abstract sockets, signals */
     } handled = {.fs = (1U << 13) - 1, .net = 3, .scoped = 3};
-    long abi = landlock_version();
+    long abi = kernel_landlock();
     if (abi < 1)
         return true;
     handled.fs |= (abi >= 2 ? 1U << 13 : 0) | (abi >= 3 ? 1U << 14 : 0) | (abi >= 5 ? 1U << 15 : 0);
@@ -109,13 +91,16 @@ static bool confine_files(const struct config *config, int root)
     int rules = (int)syscall(SYS_landlock_create_ruleset, &handled, size, 0);
     if (rules < 0) {
         fprintf(stderr, "lighttz: not confined: %s\n", strerror(errno));
+        kernel_note(LACKS_LANDLOCK);
         return true;
     }
     bool good = allow_reading(rules, root) && (!config->lua_script || !config->lua_reload ||
                                                allow_script(rules, config->lua_script));
-    if (!good || syscall(SYS_landlock_restrict_self, rules, 0))
+    if (!good || syscall(SYS_landlock_restrict_self, rules, 0)) {
         fprintf(stderr, "lighttz: %s: %s\n", good ? "not confined" : "a folder cannot be read",
                 strerror(errno));
+        kernel_note(LACKS_LANDLOCK);
+    }
     close(rules);
     return good;
 }
@@ -142,7 +127,15 @@ static const struct {
     uint32_t argument;
     uint32_t mask;
     uint32_t value;
-} checked[] = {{SYS_mmap, 2, PROT_EXEC, 0}, {SYS_ioctl, 1, UINT32_MAX, SIOCOUTQ}};
+} checked[] = {{SYS_mmap, 2, PROT_EXEC, 0},
+               {SYS_ioctl, 1, UINT32_MAX, SIOCOUTQ},
+               {SYS_openat, 2, O_ACCMODE | O_CREAT | O_TRUNC, 0}}; /* the last: see below */
+
+/* Whether a worker opens by openat() at all: a script, or steps of a path. */
+static bool opens_steps(const struct config *config)
+{
+    return config->lua_reload || kernel_lacks(LACKS_OPENAT2);
+}
 
 enum { CALLS = sizeof calls / sizeof *calls, CHECKED = sizeof checked / sizeof *checked };
 
@@ -158,14 +151,12 @@ static bool confine_calls(const struct config *config)
     code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
     code[n++] = deny;
     code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, AT(nr));
-    for (unsigned i = 0; i < CALLS + 1; i++) {
-        if (i == CALLS && !config->lua_reload)
-            break;
-        uint32_t call = i < CALLS ? calls[i] : SYS_openat; /* the script's */
+    for (unsigned i = 0; i < CALLS + (unsigned)kernel_lacks(LACKS_OPENAT2); i++) {
+        uint32_t call = i < CALLS ? calls[i] : SYS_readlinkat;
         code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1);
         code[n++] = allow;
     }
-    for (unsigned i = 0; i < CHECKED; i++) {
+    for (unsigned i = 0; i < CHECKED - (unsigned)!opens_steps(config); i++) {
         uint32_t low = AT(args) + (uint32_t)sizeof(uint64_t) * checked[i].argument;
         code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, checked[i].call, 0, 5);
         code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, low);
@@ -176,10 +167,13 @@ static bool confine_calls(const struct config *config)
     }
     code[n++] = deny;
     struct sock_fprog program = {n, code};
-    if (!has_filter() || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
-                                 SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program) == 0)
-        return true;
-    fprintf(stderr, "lighttz: no filter of system calls: %s\n", strerror(errno));
+    const unsigned flags[] = {SECCOMP_FILTER_FLAG_SPEC_ALLOW, 0}; /* gVisor takes none */
+    for (size_t i = 0; i < 2 && !kernel_lacks(LACKS_SECCOMP); i++)
+        if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags[i], &program) == 0)
+            return true;
+    if (!kernel_lacks(LACKS_SECCOMP))
+        fprintf(stderr, "lighttz: no filter of system calls: %s\n", strerror(errno));
+    kernel_note(LACKS_SECCOMP);
     return true;
 }
 

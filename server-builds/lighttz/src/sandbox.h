@@ -9,9 +9,6 @@ bool sandbox_allows(const struct config *config);
 /* Leaves root for `config->user`; false after saying why not. */
 bool sandbox_user(const struct config *config);
 
-/* Says once, where workers are to be confined, what this kernel cannot confine. */
-void sandbox_tell(const struct config *config);
-
 /* From here on the process can read beneath the `root`, and where a script lies that is loaded for
  * each request, and nothing else (Landlock). It can serve the connections that it accepts, but not
  * make sockets, processes or executable memory, nor signal others (seccomp, and Landlock's scopes).

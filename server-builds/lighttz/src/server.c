@@ -187,10 +187,8 @@ static bool open_files(struct server *s)
     s->cache = cache_open(config, make_room, s);
     bool logs = s->cache && accesslog_open(&s->log, config->access_log, s->stats);
     if (!logs) {
-        const char *why =
-            errno == ENOSYS ? "openat2() is missing: Linux before 5.6, or a filter of system calls"
-                            : strerror(errno);
-        fprintf(stderr, "lighttz: %s: %s\n", s->cache ? config->access_log : config->root, why);
+        fprintf(stderr, "lighttz: %s: %s\n", s->cache ? config->access_log : config->root,
+                strerror(errno));
         return false;
     }
     s->script = config->lua_script ? script_open(config) : NULL;

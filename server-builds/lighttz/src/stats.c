@@ -1,4 +1,5 @@
 #include "stats.h"
+#include "kernel.h"
 #include "text.h"
 #include <sys/mman.h>
 
@@ -98,6 +99,16 @@ size_t stats_text(const struct stats *slots, char *out, size_t size, bool promet
                              name, unit, counters[i].help, name, unit, *unit ? "counter" : "gauge");
         n += text_format(out + n, size - n, "%s%s%s %lu\n", prometheus ? "lighttz_" : "", name,
                          unit, sum.count[i]);
+    }
+    for (enum lack i = 0; i < LACKS; i++) {
+        const char *name = kernel_lack_name(i);
+        if (prometheus)
+            n += text_format(out + n, size - n,
+                             "# HELP lighttz_fallback_%s 1: the kernel lacks it, or refuses it.\n"
+                             "# TYPE lighttz_fallback_%s gauge\n",
+                             name, name);
+        n += text_format(out + n, size - n, "%sfallback_%s %d\n", prometheus ? "lighttz_" : "",
+                         name, kernel_lacks(i));
     }
     for (enum timing t = 0; t < TIMINGS && prometheus; t++)
         n += histogram_text(slots, t, out + n, size - n);

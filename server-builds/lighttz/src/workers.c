@@ -1,5 +1,6 @@
 #include "workers.h"
 #include "clock.h"
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -11,13 +12,15 @@ void workers_start(struct workers *w, void run(int index, pid_t parent))
     pid_t parent = getpid();
     time_t now = (time_t)clock_s(CLOCK_MONOTONIC);
     for (int i = 0; i < (int)w->wanted; i++) {
-        if (w->of[i].pid || now <= w->of[i].started)
+        if (w->of[i].pid || now < w->of[i].again)
             continue;
         pid_t pid = fork();
         if (pid == 0)
             run(i, parent);
+        if (pid < 0)
+            fprintf(stderr, "lighttz: fork: %s\n", strerror(errno));
         w->of[i].pid = pid > 0 ? pid : 0;
-        w->of[i].started = now;
+        w->of[i].again = now + 1;
         w->of[i].unmoved = 0;
         w->running += pid > 0;
     }

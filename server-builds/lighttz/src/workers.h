@@ -11,14 +11,15 @@ struct workers {
     unsigned running;
     time_t look_at; /* of the watchdog */
     struct {
-        pid_t pid; /* 0: none */
-        time_t started;
+        pid_t pid;      /* 0: none */
+        time_t again;   /* not before */
         uint64_t ticks; /* as the watchdog saw them last */
         unsigned unmoved;
     } of[CONFIG_WORKERS_MAX];
 };
 
-/* Forks those that are missing, each at most once a second. `run` does not return in them. */
+/* Forks those that are missing, each at most once a second, and says why it cannot. `run` does not
+ * return in them. */
 void workers_start(struct workers *w, void run(int index, pid_t parent));
 
 void workers_signal(const struct workers *w, int number);

@@ -266,6 +266,7 @@ int main(void)
     test_bodies();
     test_state();
     test_sandbox();
+    test_beneath();
     test_tags();
     test_types();
     test_text();

@@ -14,3 +14,4 @@ const char *guarded(const char *p, size_t n);
 void test_request_heads(void);
 void test_state(void);
 void test_sandbox(void);
+void test_beneath(void);
