@@ -22,9 +22,13 @@ pytestmark = pytest.mark.slow
 BOOKWORM, TRIXIE = release_of_suite("bookworm"), release_of_suite("trixie")
 
 
-@pytest.fixture
-def members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+@pytest.fixture(autouse=True)
+def _builds_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "CACHE", tmp_path)
+
+
+@pytest.fixture
+def members() -> dict[str, bytes]:
     with tarfile.open(servers.archive(servers.Policy(port=8081, workers=3), BOOKWORM)) as tar:
         return {member.name: tar.extractfile(member).read() for member in tar if member.isfile()}  # type: ignore[union-attr]
 
@@ -46,8 +50,7 @@ def test_every_server_has_unit_configuration_and_description(members: dict[str, 
             assert any(b"8081" in members[config.lstrip("/")] for config in facts["configs"])
 
 
-def test_archives_have_no_duplicates_and_are_reproducible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "CACHE", tmp_path)
+def test_archives_have_no_duplicates_and_are_reproducible() -> None:
     first = servers.archive(servers.Policy(), BOOKWORM).read_bytes()
     assert servers.archive(servers.Policy(), BOOKWORM).read_bytes() == first
 
@@ -61,7 +64,6 @@ def test_a_template_with_an_undefined_variable_is_named(tmp_path: Path, monkeypa
     )
     (folder / "new" / "new.conf.j2").write_text("{{ server_prot }}\n")
     monkeypatch.setattr(servers, "SERVER_BUILDS", folder)
-    monkeypatch.setattr(servers, "CACHE", tmp_path)
     with pytest.raises(UserError, match=r"new\.conf\.j2: 'server_prot' is undefined"):
         servers.archive(servers.Policy(), BOOKWORM)
 
@@ -74,8 +76,7 @@ def test_the_configuration_of_a_server_without_its_source_renders_too() -> None:
         assert any("8081" in text for text in texts) and not any("{{" in text for text in texts), server.name
 
 
-def test_a_release_gets_only_the_servers_that_it_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "CACHE", tmp_path)
+def test_a_release_gets_only_the_servers_that_it_ships() -> None:
     names = {release.suite: {server["name"] for server in servers.catalog(release)} for release in (BOOKWORM, TRIXIE)}
     assert names["bookworm"] - names["trixie"] == {"h2o"}
     assert names["trixie"] < names["bookworm"]
@@ -181,7 +182,6 @@ def test_a_lab_has_one_certificate_which_is_made_once(tmp_path: Path) -> None:
 
 
 def test_the_group_of_the_servers_may_read_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "CACHE", tmp_path)
     with tarfile.open(servers.archive(servers.Policy(), BOOKWORM)) as tar:
         key = tar.getmember(certificate.KEY.lstrip("/"))
     assert (key.mode, key.uname, key.gname) == (0o640, "root", "www-data")
@@ -266,8 +266,7 @@ def test_an_empty_catalogue_removes_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "root/etc/vmtoll/servers/nginx.json").exists()
 
 
-def test_masks_come_with_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "CACHE", tmp_path)
+def test_masks_come_with_the_archive() -> None:
     with tarfile.open(servers.archive(servers.Policy(), BOOKWORM)) as tar:
         links = {member.name: member.linkname for member in tar if member.issym()}
     units = {unit for server in servers.catalog(BOOKWORM) for unit in server.get("mask", [])}
