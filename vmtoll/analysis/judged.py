@@ -25,6 +25,7 @@ from vmtoll.model.verdict import (
     Tests,
     VerdictReason,
 )
+from vmtoll.statistics.series import Floats, Series, fit
 
 
 @dataclass(frozen=True)
@@ -98,14 +99,20 @@ def _why_excluded(pairs: Pairs) -> VerdictReason | None:
     return VerdictReason.NOT_COMPARABLE if incomparable else VerdictReason.NO_FIGURE
 
 
-def judged_fields(pairs: Pairs, evidence: Evidence, judgement: Judgement, family: Family) -> dict[str, Any]:
-    """The fields of a Judged: a judgement in ratios, with the counts of both sides."""
+def judged_fields(
+    pairs: Pairs, evidence: Evidence, judgement: Judgement, family: Family, *, with_plain_levels: bool = False
+) -> dict[str, Any]:
+    """The fields of a Judged: a judgement in ratios, with the counts of both sides. `with_plain_levels`: a side's level
+    is the plain geometric mean, which it has in every comparison; by default one level over the other is the estimate.
+    """
     skewed = evidence in family.tested and family.skewed[family.tested.index(evidence)]
     first_replicates = evidence.first_replicates if skewed and judgement.kind is not Kind.EQUIVALENT else None
+    is_weighted = evidence in family.tested and not with_plain_levels
+    rho_weights = family.rho_weights[family.tested.index(evidence)] if is_weighted else None
     return ratio_fields(evidence, judgement, family) | {
         "doubts": _doubts(pairs, evidence, judgement, family.margin or 0.0),
-        "baseline": _counts_with_level(pairs, 0),
-        "compared": _counts_with_level(pairs, 1),
+        "baseline": _counts_with_level(pairs, 0, rho_weights),
+        "compared": _counts_with_level(pairs, 1, rho_weights),
         "effects": effects_of(pairs, evidence.bounds, first_replicates),
     }
 
@@ -155,10 +162,15 @@ def ratio_fields(evidence: Evidence, judgement: Judgement, family: Family) -> di
     }  # fmt: skip
 
 
-def _counts_with_level(pairs: Pairs, index: int) -> SideCounts:
-    side = pairs.sides[index]
-    figures = [side.figures[block] for block in pairs.bounds.mid.blocks]
-    return dataclasses.replace(side.counts, level=mean_figure(figures) if figures else None)
+def _counts_with_level(pairs: Pairs, index: int, rho_weights: Floats | None) -> SideCounts:
+    """The counts of a side, with its mean over the blocks of both: the estimate is one level over the other."""
+    side, blocks = pairs.sides[index], pairs.bounds.mid.blocks
+    figures = [side.figures[block] for block in blocks]
+    level = mean_figure(figures) if figures else None
+    if figures and rho_weights is not None and min(figures) > 0:
+        logs = fit([Series(blocks, tuple(map(math.log, figures)))])
+        level = math.exp(float(logs.mean[0] @ rho_weights))
+    return dataclasses.replace(side.counts, level=level)
 
 
 def effects_of(pairs: Pairs, bounds: Bounds, first_replicates: Bounds | None = None) -> tuple[BlockEffect, ...]:

@@ -107,7 +107,7 @@ def _judge_steps(
     for (step, scenario, metric, pairs), evidence_row, judgement in zip(
         step_pairs, evidence, family.judge(), strict=True
     ):
-        fields = judged_fields(pairs, evidence_row, judgement, family)
+        fields = judged_fields(pairs, evidence_row, judgement, family, with_plain_levels=True)
         results.setdefault(scenario, {}).setdefault(metric, []).append(_result(run, step, metric, fields))
     return results
 
