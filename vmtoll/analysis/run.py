@@ -70,6 +70,10 @@ class Run(folder.StoredRun):
         """Every environment that is metal or a change of it, including the baseline if it is one; controls left out."""
         return [arm for arm in self.arms if self.kind(arm) is MachineKind.METAL and not arm.is_control]
 
+    def is_container_as_metal(self, arm: Arm) -> bool:
+        """Return whether an environment stands for metal in the embedded lab, where it is a container."""
+        return self.manifest.lab == "embedded" and self.kind(arm) is MachineKind.METAL
+
     def kind(self, arm: Arm) -> MachineKind:
         """What an arm's machine is: of a change or an operation, the machine that it is made to."""
         return self.manifest.experiment.kind_of(arm.environment)

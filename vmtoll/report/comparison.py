@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from vmtoll.model.agreement import Agreement, AgreementReason, MetricResult, RunComparison, ScenarioResult, Status
-from vmtoll.report.words import Sides, labels_of, percent, plural, verdict_text
+from vmtoll.report.words import Sides, digits, labels_of, percent, plural, verdict_text
 
 STATUSES = {
     Status.REPRODUCED: "reproduced",
@@ -114,12 +114,12 @@ def _needed_text(agreement: Agreement) -> str:
 
 
 def _quotient(sides: Sides) -> str:
-    return f"{sides.compared}/{sides.baseline}"
+    return f"{sides.compared} ÷ {sides.baseline}"
 
 
 def _ratios(metric: MetricResult, sides: Sides) -> str:
     first, second = metric.published.estimate, metric.again.estimate
-    return f" ({_quotient(sides)} {first.ratio:.3g} → {second.ratio:.3g})" if first and second else ""
+    return f" ({_quotient(sides)} {digits(first.ratio)}× → {digits(second.ratio)}×)" if first and second else ""
 
 
 def _shortened(value: Any) -> str:

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import markupsafe
 import matplotlib as mpl
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup
 
+from vmtoll.analysis.run import Run
 from vmtoll.files import replacing
+from vmtoll.model.trial import Arm
 from vmtoll.report import words
 from vmtoll.report.plot import CSS_COLOURS, Chart, style
 
@@ -32,11 +35,18 @@ def environment(*folders: Path) -> Environment:
     )  # fmt: skip
     page.filters |= {
         "percent": words.percent, "number": words.number, "figure": words.figure, "share": words.share,
-        "signed": words.signed, "p": words.p_value, "load": words.load_text, "arm": words.arm_text,
+        "signed": words.signed, "p": words.p_value, "load": words.load_text, "arm": _arm,
         "plural": words.plural, "terms": link_terms,
     }  # fmt: skip
     page.globals["w"] = words
     return page
+
+
+@pass_context
+def _arm(context: Context, arm: Arm) -> str:
+    """The name of an environment, on a page of one run as above its columns."""
+    run = context.get("run")
+    return words.head_text(run, arm) if isinstance(run, Run) else words.arm_text(arm)
 
 
 # Entry of the glossary → the words that link to it.

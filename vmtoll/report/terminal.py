@@ -9,7 +9,7 @@ from rich.text import Text
 from vmtoll.analysis.claims import count_outcomes
 from vmtoll.analysis.run import Run
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, METRICS, TAIL, THROUGHPUT, Metric
-from vmtoll.model.trial import MachineKind
+from vmtoll.model.trial import Arm, MachineKind
 from vmtoll.model.verdict import Comparison, Kind, RunAnalysis, Verdict
 from vmtoll.report import words
 from vmtoll.report.density import sentences
@@ -50,7 +50,7 @@ def summary(run: Run, analysis: RunAnalysis, rows: Sequence[Row]) -> Text:
     """The answer, what it rests on, the table of these rows, and remarks; no line has more than 80 columns."""
     leading = leading_text(run, analysis)
     answer = [Text(line, style="bold") for line in wrap(leading or words.headline(analysis).answers[0].text, WIDTH)]
-    parts = [[*answer, *map(Text, wrap(", ".join(_basis(run, analysis)), WIDTH))], list(_table(rows))]
+    parts = [[*answer, *map(Text, wrap(", ".join(_basis(run, analysis)), WIDTH))], list(_table(run, analysis, rows))]
     for effect in analysis.operations or ():
         parts.append([Text(_shortened(line, WIDTH)) for line in words.operation_lines(effect)])
     for start in analysis.first_answers or ():
@@ -75,7 +75,8 @@ def _basis(run: Run, analysis: RunAnalysis) -> Iterator[str]:
         kinds = {run.kind(comparison.arm) for comparison in analysis.comparisons}
         are_guests = kinds == {MachineKind.GUEST} != {run.kind(run.baseline)}
         arms_text = f"{len(others)} {'guests' if are_guests else 'others'}"
-        yield f"{run.baseline} and {arms_text if len(others) > 1 else next(iter(others))}"
+        container = " (a container)" if run.is_container_as_metal(run.baseline) else ""
+        yield f"{_head(run, run.baseline)}{container} and {arms_text if len(others) > 1 else next(iter(others))}"
     yield from words.headline(analysis).basis
     if analysis.claims:
         outcomes = count_outcomes(analysis.claims).items()
@@ -83,28 +84,32 @@ def _basis(run: Run, analysis: RunAnalysis) -> Iterator[str]:
         yield f"of {words.plural(len(analysis.claims), 'published claim')} {counts}"
 
 
-def _table(rows: Sequence[Row]) -> Iterator[Text]:
+def _table(run: Run, analysis: RunAnalysis, rows: Sequence[Row]) -> Iterator[Text]:
     """A line of headings, then for each metric its name and its rows; nothing without rows."""
     if not rows:
         return
     cells = {id(verdict): _cells(verdict) for _, verdict in rows}
     sides = words.sides_of(comparison for comparison, _ in rows)
     side_names = {sides(comparison) for comparison, _ in rows}
-    first = next(iter(side_names))
-    compared = first.compared.removeprefix("the ") if len(side_names) == 1 else "other"
-    if max(len(first.baseline), len(compared)) > _LONGEST_HEAD:  # the line above names both
-        heads = ("baseline", "other", "ratio (interval)", "verdict")
-    else:
-        heads = (first.baseline, compared, "ratio (interval)", "verdict")
+    baseline = _head(run, run.baseline)
+    compared = next(iter(side_names)).compared.removeprefix("the ") if len(side_names) == 1 else "other"
+    if max(len(baseline), len(compared)) > _LONGEST_HEAD:  # the line above names both
+        baseline, compared = "baseline", "other"
+    heads = (baseline, compared, "ratio (interval)", "verdict")
     widths = [max(len(head), *(len(row[n]) for row in cells.values())) for n, head in enumerate(heads)]
     label_width = WIDTH - len(_INDENT) - sum(len(_GAP) + width for width in widths)
-    groups = list(_groups(rows, label_width))
+    groups = list(_groups(analysis, rows, label_width))
     width = min(label_width, max(len(label) for _, members in groups for label, _ in members))
     yield _line("", width, heads, widths, "dim")
     for heading, members in groups:
         yield Text(_shortened(heading, WIDTH), style="bold")
         for label, verdict in members:
             yield _line(_cut(label, width), width, cells[id(verdict)], widths, _STYLES.get(verdict.kind, ""))
+
+
+def _head(run: Run, arm: Arm) -> str:
+    """The name of an environment; a star marks metal that is a container, as the line above the table says."""
+    return f"{arm}*" if run.is_container_as_metal(arm) else str(arm)
 
 
 def _line(label: str, width: int, cells: Sequence[str], widths: Sequence[int], style: str) -> Text:
@@ -115,18 +120,17 @@ def _line(label: str, width: int, cells: Sequence[str], widths: Sequence[int], s
 
 
 def _cells(verdict: Verdict) -> tuple[str, str, str, str]:
-    before, after = (_level(side.level, verdict.metric) for side in (verdict.baseline, verdict.compared))
-    return before, after, words.column_text(verdict) or words.DASH, words.word_text(verdict)
+    before, after = (words.level(side.level, verdict.metric.unit) for side in (verdict.baseline, verdict.compared))
+    return before, after, words.estimate_text(verdict) or words.DASH, words.word_text(verdict)
 
 
-def _level(value: float | None, metric: Metric) -> str:
-    return words.duration(value) if value is not None and metric.unit == "µs" else words.figure(value, metric.unit)
-
-
-def _groups(rows: Sequence[Row], label_width: int) -> Iterator[tuple[str, list[tuple[str, Verdict]]]]:
+def _groups(
+    analysis: RunAnalysis, rows: Sequence[Row], label_width: int
+) -> Iterator[tuple[str, list[tuple[str, Verdict]]]]:  # fmt: skip
     """(heading, labeled rows) for each metric, and for each part that the labels have no room for."""
-    for metric, members in groupby(rows, key=lambda row: row[1].metric):
-        listed = [(_parts(comparison), verdict) for comparison, verdict in members]
+    for metric, grouped in groupby(rows, key=lambda row: row[1].metric):
+        members = list(grouped)
+        listed = [(_parts(comparison, metric), verdict) for comparison, verdict in members]
         varying = {key for key in listed[0][0] if len({parts[key] for parts, _ in listed}) > 1}
         if len({parts["load"] for parts, _ in listed}) == len({(p["load"], p["workload"]) for p, _ in listed}):
             varying.discard("workload")  # the load is enough to distinguish the rows
@@ -138,16 +142,20 @@ def _groups(rows: Sequence[Row], label_width: int) -> Iterator[tuple[str, list[t
             key for key in listed[0][0] if key not in keys and (key in varying or key in ("server", "load"))
         ]
         groups: dict[str, list[tuple[str, Verdict]]] = {}
-        for parts, verdict in listed:
-            heading = " · ".join(filter(None, [words.METRIC_LABELS[metric.name].label, _joined(parts, heading_keys)]))
+        for (parts, verdict), (comparison, _) in zip(listed, members, strict=True):
+            control = words.control_text(analysis, comparison, metric)
+            heading = " · ".join(
+                filter(None, [words.METRIC_LABELS[metric.name].label, _joined(parts, heading_keys), control])
+            )
             groups.setdefault(heading, []).append((_joined(parts, keys), verdict))
         yield from groups.items()
 
 
-def _parts(comparison: Comparison) -> dict[str, str]:
+def _parts(comparison: Comparison, metric: Metric) -> dict[str, str]:
     scenario = comparison.scenario
+    client = ", client included" if metric is THROUGHPUT and scenario.load.is_one_user else ""
     return {
-        "server": scenario.server, "load": words.load_text(scenario.load), "workload": scenario.workload,
+        "server": scenario.server, "load": words.load_text(scenario.load) + client, "workload": scenario.workload,
         "arm": f"on {comparison.arm}",
     }  # fmt: skip
 

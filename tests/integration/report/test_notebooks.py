@@ -52,7 +52,7 @@ SAYS = {
         "vmtoll run capacity,",
         "nothing to show for: Figures; ",
     ],
-    "metal_vs_kvm": ["Overhead: requests per second", "Requests per second by block"],
+    "metal_vs_kvm": ["Ratio to metal: requests per second", "Requests per second by block"],
     "replication": ["repeats no published experiment"],
     "tails": ["Response times from the intended send", "Correct answers per second within other deadlines"],
 }

@@ -109,7 +109,7 @@ def test_each_side_of_a_row_has_its_limiter(tmp_path: Path) -> None:
     assert cpu.role is Role.CROSSCHECK, "the client limited the primary tool"
     (own,) = analyse(load_run(make_run(tmp_path / "open", Truth(loads=(rate_load(1000),))))).comparisons
     assert (own.verdicts["tail"].baseline_limiter, own.verdicts["tail"].compared_limiter) == (Limiter.NOTHING,) * 2
-    assert words.limiters_text(own, words.sides_of([own])(own)) == "nothing (offered load)"
+    assert words.limiters_text(own, words.sides_of([own])(own)) == "the offered rate"
 
 
 @pytest.mark.parametrize("limiter", Limiter)

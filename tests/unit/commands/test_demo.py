@@ -48,7 +48,7 @@ def test_stdout_is_the_table_and_then_the_files(
     command.demo(results=tmp_path)
     *table, empty, report, files = capsys.readouterr().out.splitlines()
     assert lab_steps[-1] == "run demo"
-    assert re.search(r"metal +guest  ratio \(interval\) +verdict$", "\n".join(table), re.MULTILINE)
+    assert re.search(r"metal\* +guest  ratio \(interval\) +verdict$", "\n".join(table), re.MULTILINE)
     assert empty == ""
     assert report.startswith("report: ") and files.startswith("table:  ")
     assert max(map(len, table)) <= 80

@@ -43,7 +43,7 @@ def test_the_report_states_it_above_its_headline(tmp_path: Path, hardware: Hardw
     assert said(top) == {hardware} - {Hardware.NATIVE}
     assert f"<dt>Hardware below</dt><dd><strong>{words.HARDWARE[hardware]}</strong></dd>" in below  # of all alike
     if hardware in SHORT:
-        assert f"kvm-default against metal, {SHORT[hardware]}<br>" in below
+        assert f"kvm-default against metal (a container), {SHORT[hardware]}<br>" in below
         assert f"kvm-default ({SHORT[hardware]})" in below
     assert banners(text) == ["hardware"] * (hardware is not Hardware.NATIVE) + ["embedded"]
 
@@ -81,7 +81,7 @@ def test_an_emulated_guest_is_no_kvm_whatever_is_below_its_host(tmp_path: Path) 
     assert said(text) == set()
     assert banners(text) == ["emulated", "embedded"]
     emulated = words.platform_text(Accelerator.TCG, Hardware.EMULATED)
-    assert f"kvm-default against metal, {emulated}<br>" in text
+    assert f"kvm-default against metal (a container), {emulated}<br>" in text
 
 
 def test_the_report_names_the_module_for_which_a_guest_is_emulated(tmp_path: Path) -> None:

@@ -225,7 +225,9 @@ def test_server_times_are_shown_with_the_clients_times(tmp_path: Path) -> None:
     text = report_of(make_run(tmp_path, Truth(SERVERS, change=change))).read_text(encoding="utf-8")
     assert Page(text).wrong == []
     rows = inside_the_server(text)
-    assert [row[:2] for row in rows] == [["lighttz", arm] for arm in ("metal", "metal again (A/A)", "kvm-default")]
+    assert [row[:2] for row in rows] == [
+        ["lighttz", arm] for arm in ("metal (a container)", "metal (a container) again (A/A)", "kvm-default")
+    ]
     for row in rows:
         assert len(row) == 12 and row[5:] == ["12", "40", "900", "50", "50", "50", "0.5"]
         assert all(float(cell.replace(",", "")) > 0 for cell in row[2:5]), "what the client saw"
@@ -246,8 +248,8 @@ def test_waits_for_a_cpu_are_shown_with_a_sentence_on_the_longest(tmp_path: Path
     table = text.partition("<h3>Waiting for a CPU</h3>")[2].partition("</table>")[0].partition("<tbody>")[2]
     rows = [re.findall(r"<t[hd][^>]*>([^<]*)<", row) for row in table.split("<tr>")[1:]]
     assert [row[1:] for row in rows] == [
-        ["metal", "0.5", "–", "–", "–", "–", ""],
-        ["metal again (A/A)", "0.5", "–", "–", "–", "–", ""],
+        ["metal (a container)", "0.5", "–", "–", "–", "–", ""],
+        ["metal (a container) again (A/A)", "0.5", "–", "–", "–", "–", ""],
         ["kvm-default", "0.5", "21", "–", "–", "–",
          longest],
     ]  # fmt: skip

@@ -10,10 +10,18 @@ from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.verdict import Comparison, Estimate, Kind, RunAnalysis, Verdict
 from vmtoll.report.panels import shown_labels
 from vmtoll.report.plot import BAND, BLUE, CROWDED, INK, Chart, arm_style, log_ticks, new_figure, row_axis, set_ticks
-from vmtoll.report.words import METRIC_LABELS, Naming, estimate_text, headline, percent, sides_of, verdict_text
+from vmtoll.report.words import (
+    METRIC_LABELS,
+    Naming,
+    estimate_text,
+    head_text,
+    headline,
+    percent,
+    sides_of,
+    verdict_text,
+)
 
 ORDER = 10
-NICE_OVERHEADS = (-4, -1, -0.5, -0.2, -0.1, -0.05, -0.02, 0, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
 NARROW = math.log(1.25)
 Row = tuple[str, Comparison, Verdict]
 
@@ -44,8 +52,8 @@ def _forest(
 ) -> Chart:  # fmt: skip
     lines = 2 + max(name.count(" · ") for name, *_ in rows)
     figure, (axes,) = new_figure((1.2 if len(rows) > CROWDED else 0.65 * lines + 0.25) * len(rows) - 0.6)
-    axes.axvspan(-math.log1p(margin), math.log1p(margin), color=BAND, lw=0, zorder=0)
-    axes.axvline(0, color=INK, lw=1.0, zorder=1)
+    axes.axvspan(-math.log1p(margin), math.log1p(margin), color=BAND, ec=BAND, lw=2.0, zorder=0)
+    axes.axvline(0, color=INK, lw=0.5, zorder=1)
     visible_values = [0.0, -math.log1p(2 * margin), math.log1p(2 * margin)]
     for index, (_, comparison, verdict) in enumerate(rows):
         style = arm_style(run, comparison.arm)
@@ -53,18 +61,18 @@ def _forest(
     low, high = min(visible_values), max(visible_values)
     pad = 0.06 * (high - low)
     axes.set_xlim(low - pad, high + pad)
-    _ticks(axes, low - pad, high + pad, metric)
+    _ticks(axes, low - pad, high + pad)
     compared = {sides(comparison).compared for _, comparison, _ in rows}
     other = compared.pop() if len(compared) == 1 else "the other"
-    ratio = f"{other.removeprefix('the ')} ÷ {run.baseline}"
-    axes.set_xlabel(f"overhead of {other}" if metric.higher_is_better else ratio)
+    axes.set_xlabel(f"{other.removeprefix('the ')} ÷ {head_text(run, run.baseline)}")
     verdicts = [verdict for *_, verdict in rows]
     subtitles = [estimate_text(v) for v in verdicts]
     row_axis(axes, [name for name, *_ in rows], subtitles)
     words = METRIC_LABELS[metric.name]
     texts = [f"{name}: {verdict_text(verdict, sides(comparison))}" for name, comparison, verdict in rows]
-    caption = f"Right of {'zero' if metric.higher_is_better else 1} {run.baseline} is better."
-    caption += _how_to_read(verdicts, margin) if first else " Read as the first figure."
+    better = "Left" if metric.higher_is_better else "Right"
+    caption = f"{better} of 1×: {run.baseline} is better."
+    caption += _how_to_read(verdicts, margin) if first else " Read it like the first chart."
     if any(verdict.is_at_least for verdict in verdicts):
         caption += " An arrow: the difference may be larger, because client, link or lost trials leave that end open."
     if any(verdict.by_every_block for verdict in verdicts):
@@ -74,26 +82,25 @@ def _forest(
     if absent:
         caption += f" Without a figure: {', '.join(dict.fromkeys(absent))}."
     note = f" {words.note[:1].upper()}{words.note[1:]}." if words.note else ""
-    title = ("Overhead: " if metric.higher_is_better else "Cost ratio: ") + words.label
+    title = f"Ratio to {run.baseline}: {words.label}"
     return Chart.of(title, caption + note, texts, figure)
 
 
 def _how_to_read(verdicts: Sequence[Verdict], margin: float) -> str:
     text = (
-        " Mark: mean over blocks, as measured. Bar: the interval that decided, with all that findings allow."
-        f" Shaded: ±{percent(margin)}, of no practical importance."
+        " The mark is the mean of the blocks. The bar is the interval that decided, widened for disturbed trials."
+        f" The grey band is ±{percent(margin)}: negligible."
     )
     if any(verdict.noise_floor is not None for verdict in verdicts):
-        text += " Blue bar at the bottom of a row: the largest A/A difference of a block."
+        text += " The blue bar is noise: the largest ratio of the same environment to itself in a block."
     return text
 
 
 def _row(axes: Axes, row: int, verdict: Verdict, colour: str, marker: str) -> list[float]:
-    """Draw one row in log units, positive where the baseline is better; return the x values that it needs."""
-    sign = -1.0 if verdict.metric.higher_is_better else 1.0
-    x_values = _logs(verdict.estimate, sign)
+    """Draw one row in logs of the ratio; return the x values that it needs."""
+    x_values = _logs(verdict.estimate)
     if verdict.by_every_block:
-        x_values = [x_values[0], *_logs(verdict.blocks_range, sign)[1:]]
+        x_values = [x_values[0], *_logs(verdict.blocks_range)[1:]]
     style = ":" if verdict.by_every_block else "-"
     axes.plot(x_values, [row] * len(x_values), color=colour, lw=2.4, ls=style, solid_capstyle="butt", zorder=3)
     face = "none" if verdict.kind is Kind.UNDECIDED else colour
@@ -102,25 +109,23 @@ def _row(axes: Axes, row: int, verdict: Verdict, colour: str, marker: str) -> li
         floor = math.log1p(verdict.noise_floor)
         axes.plot([-floor, floor], [row + 0.42] * 2, color=BLUE, lw=3.0, solid_capstyle="butt", zorder=2)
     if verdict.is_at_least:
-        outward = 1 if x_values[0] > 0 else -1
+        outward, end = (1, max(x_values)) if x_values[0] > 0 else (-1, min(x_values))
         axes.annotate(
-            "", (x_values[0], row), xytext=(24 * outward, 0), textcoords="offset points", zorder=3,
+            "", (end, row), xytext=(18 * outward, 0), textcoords="offset points", zorder=3,
             arrowprops={"arrowstyle": "<-", "color": colour, "lw": 1.6}, annotation_clip=False,
         )  # fmt: skip
     return x_values
 
 
-def _logs(estimate: Estimate | None, sign: float) -> list[float]:
-    """The logs of the estimate and of its interval's ends, times `sign`."""
+def _logs(estimate: Estimate | None) -> list[float]:
+    """The logs of the estimate and of its interval's ends."""
     values = (estimate.ratio, estimate.low, estimate.high) if estimate else ()
-    return [sign * math.log(value) for value in values if value is not None]
+    return [math.log(value) for value in values if value is not None]
 
 
-def _ticks(axes: Axes, low: float, high: float, metric: Metric) -> None:
-    """Ticks at round overheads (or ratios), at least a sixth of the axis apart."""
-    if metric.higher_is_better:
-        marks = {-math.log1p(-o): f"{100 * o:g}%" for o in NICE_OVERHEADS}
-    elif high - low > 4 * NARROW:
+def _ticks(axes: Axes, low: float, high: float) -> None:
+    """Ticks at round ratios, at least a sixth of the axis apart."""
+    if high - low > 4 * NARROW:
         marks = {math.log(r): f"{r:g}×" for r in log_ticks(math.exp(low), math.exp(high))} | {0.0: "1×"}
     else:
         marks = {math.log(r): f"{r:g}×" for r in (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1, 1.02, 1.05, 1.1, 1.2, 1.5, 2)}

@@ -56,13 +56,13 @@ from vmtoll.report.words.remarks import MOST_REMARKS, remarks
 from vmtoll.report.words.until import ending_text, looks_text
 from vmtoll.report.words.terms import (
     ACCELERATORS, DASH, HARDWARE, KVM_HARDWARE, LIMITERS, METRIC_LABELS, UNITS, arm_text, change_text,
-    co_location_text, duration, figure, lab_text, labels_of, load_text, module_text, number, p_value, percent,
-    platform_text, plural, scenario_labels, share, signed,
+    co_location_text, digits, duration, figure, head_text, lab_text, labels_of, level, load_text, module_text,
+    number, p_value, percent, platform_text, plural, ratio, scenario_labels, share, signed,
 )  # fmt: skip
 from vmtoll.report.words.verdicts import (
-    KINDS, Naming, Sides, because_text, column_text, estimate_text, explained_text, interval_text, limiters_text,
-    note_text, notes_text, percentile_text, sides_of, step_parts, step_text, trials_text, undecided_text, verdict_parts,
-    verdict_text, word_text,
+    KINDS, Naming, Sides, because_text, client_text, control_text, estimate_text, explained_text, interval_text,
+    limiters_text, metric_text, note_text, notes_text, percentile_text, sides_of, step_parts, step_text, trials_text,
+    undecided_text, verdict_parts, verdict_text, word_text,
 )  # fmt: skip
 from vmtoll.report.words.waits import wait_text
 from vmtoll.statistics.thresholds import MARGIN

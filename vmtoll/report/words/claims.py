@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from vmtoll.analysis.published import Point, PublishedFigure
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.verdict import ClaimResult, Estimate, EstimatorUsed, Outcome, Reason, ReasonCode, Region, Shape
-from vmtoll.report.words.terms import percent, plural
+from vmtoll.report.words.terms import percent, plural, ratio
 
 OUTCOMES = {Outcome.CONFIRMED: "confirmed", Outcome.REFUTED: "refuted", Outcome.INCONCLUSIVE: "inconclusive here"}
 SHAPES = {
@@ -18,16 +18,16 @@ SHAPES = {
 ReasonedResult = ClaimResult | Point  # the results that have reasons
 
 
-def ratio_text(ratio: Estimate) -> str:
+def ratio_text(estimate: Estimate) -> str:
     """`1.55 (1.41 to 1.70)`."""
-    if ratio.low is None or ratio.high is None:
-        return f"{ratio.ratio:.3g}"
-    return f"{ratio.ratio:.3g} ({ratio.low:.3g} to {ratio.high:.3g})"
+    if estimate.low is None or estimate.high is None:
+        return ratio(estimate.ratio)
+    return f"{ratio(estimate.ratio)} ({ratio(estimate.low)} to {ratio(estimate.high)})"
 
 
 def published_text(result: ClaimResult) -> str:
     """`1.55 published, 1.42 (1.30 to 1.55) here`."""
-    published = [f"{result.published_ratio:.3g} published"] if result.published_ratio is not None else []
+    published = [f"{ratio(result.published_ratio)} published"] if result.published_ratio is not None else []
     return ", ".join(published + ([f"{ratio_text(result.ratio)} here"] if result.ratio else []))
 
 
@@ -102,14 +102,14 @@ def _side_or_names(reason: Reason, result: ReasonedResult) -> str:
 
 def _interval(reason: Reason, result: ReasonedResult) -> str:
     estimate = result.ratio if isinstance(result, ClaimResult) else result.measured_ratio
-    ratio = ratio_text(estimate) if estimate else "unknown"
+    measured = ratio_text(estimate) if estimate else "unknown"
     limit = reason.values["limit"]
     limit_text = "1" if limit == 1 else f"±{percent(limit - 1)}"
     text = {
-        Region.ABOVE: f"the ratio {ratio} lies above {limit_text}",
-        Region.BELOW: f"the ratio {ratio} lies below {limit_text}",
-        Region.WITHIN: f"the ratio {ratio} lies within {limit_text}: equal",
-        Region.ACROSS: f"the interval of the ratio {ratio} reaches across {limit_text}",
+        Region.ABOVE: f"the ratio {measured} lies above {limit_text}",
+        Region.BELOW: f"the ratio {measured} lies below {limit_text}",
+        Region.WITHIN: f"the ratio {measured} lies within {limit_text}: equal",
+        Region.ACROSS: f"the interval of the ratio {measured} reaches across {limit_text}",
     }[result.region or Region.ACROSS]
     return f"{text}, {plural(result.blocks, 'block')}"
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 # `{margin}`: the margin of the run, or the default one on a page of several runs.
 GLOSSARY: Mapping[str, tuple[str, str]] = {
     "sut": ("SUT", "System under test: the machine or guest, with the server on it, that a run measures."),
-    "client": ("Client", "The machine that sends the load. It is never the system under test."),
+    "client": ("Client", "The machine that sends the load."),
     "metal": (
         "Metal",
         "The machine without virtualization. It runs the same server on the same site as the guest.",
@@ -13,7 +13,11 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     "guest": ("Guest", "A virtual machine. By default a run compares it with metal."),
     "host": ("Host", "The machine that runs the guest."),
     "domain": ("Domain", "libvirt's name for a guest."),
-    "environment": ("Environment", "What the server runs on: metal, or a guest by its profile, such as kvm-default."),
+    "environment": (
+        "Environment",
+        "What the server runs on: metal, a container, a guest profile such as kvm-default, or one of these with a "
+        "change or an operation applied.",
+    ),
     "arm": ("Arm", "An environment and its replicate: metal#2 is metal a second time."),
     "baseline": (
         "Baseline",
@@ -62,9 +66,9 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     "cost-ratio": ("Cost ratio", "Other ÷ baseline, of latency or CPU."),
     "interval": (
         "Interval",
-        "Parentheses hold it: the ratios that the blocks and all that the findings of their trials allow. It is the "
-        "one that decided, at the level that Holm's correction left, so it excludes no difference exactly where the "
-        "verdict says faster or slower. Successive blocks may resemble each other; the interval allows for that.",
+        "The range in parentheses covers chance and everything that the findings allow, at the level that Holm's "
+        "correction left. If it excludes 1×, the verdict is faster or slower. Successive blocks may resemble each "
+        "other; the interval allows for that.",
     ),
     "margin": (
         "Margin",
@@ -76,9 +80,9 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     ),
     "undecided": (
         "Undecided",
-        "The interval contains no difference. The verdict names the reason: noise, findings, the client or the "
-        "link, too few blocks; and the smallest difference that these blocks show with 80% power. A difference "
-        "needs three blocks, equality six.",
+        "The interval includes 1×, so these blocks neither show a difference nor equality. The verdict names the "
+        "reason: noise, findings, the client or the link, too few blocks; and the smallest difference that these "
+        "blocks show with 80% power. A difference needs three blocks, equality six.",
     ),
     "not-judged": (
         "Not judged",
@@ -92,8 +96,9 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     ),
     "noise-floor": (
         "A/A difference",
-        "The largest difference of the two A/A trials of a block, over all blocks. Where every block shows a "
-        "difference of at least twice, and of the square of this one, the blocks need no interval to show it.",
+        "The same environment is measured twice in each block. The A/A difference is the largest ratio of the two, "
+        "over all blocks, for one metric: the noise of this run. Where every block shows a ratio of at least 2×, and "
+        "of the square of this one, the blocks need no interval to show it.",
     ),
     "every-block": (
         "Each block",
@@ -103,10 +108,10 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     "client-limited": ("Client-limited", "The client, not the server, was the bottleneck."),
     "link-limited": ("Link-limited", "The link, not the server, was the bottleneck."),
     "bound": (
-        "Bound: at least",
+        "Bound: at least, at most",
         "The far end of the interval is open: the client or the link limited the faster side, or trials were lost. The "
-        "size that is claimed is the near end. No figure is taken to lie further than twice beyond what its scenario "
-        "showed, and a lost trial counts as twice as bad as the worst of its side; both are conventions.",
+        "size that is claimed is the near end. Two conventions: an open end is capped at twice the largest value seen "
+        "for this server and load, and a lost trial counts as twice as bad as the worst of its side.",
     ),
     "p99": (
         "p99",

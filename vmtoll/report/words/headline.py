@@ -20,7 +20,7 @@ from vmtoll.report.words.verdicts import (
     direction,
     effect_text,
     explained_text,
-    form_of,
+    interval_text,
     near_end,
     shows_in_all_blocks,
     sides_of,
@@ -140,7 +140,7 @@ def explanations(analysis: RunAnalysis) -> list[Explanation]:
     kinds = {v.kind for v in verdicts}
     rows = [
         (any(v.is_at_least for v in verdicts), Explanation(
-            "bound", "At least", "The client, the link or lost trials leave the size open upwards. What is claimed"
+            "bound", "At least, at most", "The client, the link or lost trials leave the size open. What is claimed"
             " holds for every value that they allow.")),
         (any(v.by_every_block for v in verdicts), Explanation(
             "every-block", "Each block", "Every block shows the difference, and by far more than two trials of one"
@@ -151,13 +151,13 @@ def explanations(analysis: RunAnalysis) -> list[Explanation]:
         (Kind.EQUIVALENT in kinds, Explanation(
             "equivalent", "Equal", f"The whole interval lies within ±{percent(analysis.margin)}.")),
         (Kind.UNDECIDED in kinds, Explanation(
-            "undecided", "Undecided", "The interval contains no difference. That does not show that the two are"
-            " equal.")),
+            "undecided", "Undecided", "The interval includes 1×: these blocks show neither a difference nor"
+            " equality.")),
         (Kind.NOT_JUDGED in kinds, Explanation(
             "not-judged", "Not judged", "A side gave no figure, or the two sides are not the same thing.")),
         (analysis.noise_floor is not None, Explanation(
-            "noise-floor", "A/A difference", "Each block measures one environment twice; the second is the A/A arm or"
-            " control, “again (A/A)” in tables. This is the most that the two differed by in any block.")),
+            "noise-floor", "A/A difference", "Each block measures one environment twice, the second time as “again"
+            " (A/A)”. The largest ratio of the two in any block stands beside each metric: it is noise.")),
         (analysis.noise_floor is None and bool(analysis.comparisons), Explanation(
             "noise-floor", "A/A difference unknown", "The run has no A/A arm: it measures no environment twice.")),
     ]  # fmt: skip
@@ -198,12 +198,11 @@ def _without_comparison(analysis: RunAnalysis) -> str:
 
 
 def _basis(analysis: RunAnalysis) -> list[str]:
-    floor = analysis.noise_floor
     parts = [
         plural(analysis.blocks, "block"),
         "one host",
         f"{analysis.boots} boots" if analysis.boots > 1 else "one boot",
-        "A/A difference unknown" if floor is None else f"A/A difference at most {percent(floor)}",
+        *(["A/A difference unknown"] if analysis.noise_floor is None else []),
     ]
     if suspect := analysis.counts.get(Validity.SUSPECT, 0):
         parts.append(f"{suspect} of {sum(analysis.counts.values())} trials suspect")
@@ -301,8 +300,7 @@ class _MetricVerdicts:
         """The smallest and the largest size with their intervals: first with the servers' names, then without."""
         for kind in _DIRECTIONS:
             if members := self._members_with(kind):
-                form = form_of([member.verdict for member in members])
-                ends = [(m.name, amount_text(m.verdict, form, interval=True)) for m in (members[0], members[-1])]
+                ends = [(m.name, _evidence(m.verdict)) for m in (members[0], members[-1])]
                 yield " to ".join(dict.fromkeys(f"{name} {size}" for name, size in ends))
                 yield " to ".join(dict.fromkeys(size for _, size in ends))
                 return
@@ -321,7 +319,7 @@ class _MetricVerdicts:
             margin = percent(max(verdict.margin for verdict in verdicts))
             text = words.same.format(compared=sides.compared, baseline=sides.baseline, amount=margin)
         else:
-            text = effect_text(verdicts, self._amounts(members, named=named), sides)
+            text = effect_text(self.metric, self._amounts(members, named=named), sides)
         if len(members) < total:
             open_counts = [
                 f"{len(self._members_with(kind))} {KINDS[kind]}" for kind in _OPEN if self._members_with(kind)
@@ -364,15 +362,14 @@ class _MetricVerdicts:
         return f"No difference in {label} {where} is shown beyond chance in {plural(len(undecided), 'comparison')}."
 
     def _evidence(self) -> list[str]:
-        """`lighttz 8.1% (7.9 to 8.3%), nginx 9% (8.8 to 9.2%)`; only the ends of the range for many servers.
+        """`lighttz 0.919× (0.917 to 0.921), nginx 0.910× (…)`; only the ends of the range for many servers.
 
         Then the verdicts that are equal, undecided or not judged, with their reasons, if there are few.
         """
         parts = []
         for kind in _DIRECTIONS:
             if members := self._members_with(kind):
-                form = form_of([member.verdict for member in members])
-                sizes = [f"{each.name} {amount_text(each.verdict, form, interval=True)}" for each in members]
+                sizes = [f"{each.name} {_evidence(each.verdict)}" for each in members]
                 shown = ", ".join(sizes) if len(sizes) <= _MOST_NAMED else f"{sizes[0]} to {sizes[-1]}"
                 texts = (explained_text(each.verdict, each.sides, least=_MIN_EXPLAINED) for each in members)
                 explained = set(filter(None, texts))
@@ -391,16 +388,17 @@ class _MetricVerdicts:
         return sorted(members, key=_size) if kind in DIFFERENT else members
 
     def _amounts(self, members: list[_Member], *, named: bool) -> str:
-        """`8.1% (nginx) and 9% (lighttpd)`, or the range of three or more; `at least` occurs once if all have it."""
-        form = form_of([member.verdict for member in members])
-        sizes = [amount_text(member.verdict, form) for member in members]
-        if all(member.verdict.is_at_least for member in members):
-            sizes = [sizes[0], *(size.removeprefix("at least ") for size in sizes[1:])]
+        """`0.890× (nginx) and 0.920× (lighttpd)`, or the range of three or more."""
+        sizes = [amount_text(member.verdict) for member in members]
         if not named:
             ends = list(dict.fromkeys((sizes[0], sizes[-1])))
             return ends[0] if len(members) == 1 else " to ".join(ends)
         texts = [f"{size} ({member.name})" for size, member in zip(sizes, members, strict=True)]
         return " and ".join(texts) if len(texts) <= 2 else f"{texts[0]} to {texts[-1]}"
+
+
+def _evidence(verdict: Verdict) -> str:
+    return f"{amount_text(verdict)} ({interval_text(verdict)})"
 
 
 def is_vague(verdict: Verdict) -> bool:

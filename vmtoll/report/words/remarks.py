@@ -59,12 +59,12 @@ def _explained(verdict: Verdict, doubt: Doubt) -> float:
 
 
 def _doubt(doubt: Doubt, share: float, server: str) -> str:
-    """`background-cpu (3 trials) can explain 5.2% of a difference (nginx)`, `4 lost trials can …`."""
+    """`background-cpu can explain 5.2% of a difference (nginx)`, `4 lost trials can …`."""
     cause, count = doubt.cause, doubt.baseline + doubt.compared
     if isinstance(cause, Cause):
         name = plural(count, _COUNTED_CAUSES[cause]) if cause in _COUNTED_CAUSES else _CAUSES[cause]
     else:
-        name = f"{cause} ({plural(count, 'trial')})"
+        name = str(cause)
     return f"{name} can explain {'all' if share == 1 else percent(share)} of a difference ({server})"
 
 

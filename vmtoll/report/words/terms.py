@@ -1,5 +1,6 @@
 """Terms that every text is made of: numbers, loads, arms, metrics."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -28,10 +29,32 @@ def number(value: Any) -> str:
     return f"{amount:,.0f}" if abs(amount) >= 1000 else f"{amount:.3g}"
 
 
+def digits(value: float) -> str:
+    """Three significant digits with trailing zeros; whole above a thousand: `0.200`, `28.0`, `14,719`."""
+    if not value or not math.isfinite(value):
+        return f"{value:g}"
+    decimals = max(0, 2 - math.floor(math.log10(float(f"{abs(value):.3g}"))))
+    return f"{value:,.{decimals}f}"
+
+
+_LEAST_RATIO, _MOST_RATIO, _NEAR_ONE = 0.001, 10_000, 1.1
+
+
+def ratio(value: float) -> str:
+    """A ratio to the baseline without its ×: as `digits`, but `1.007` near one; `<0.001` and `>10,000` beyond."""
+    if not _LEAST_RATIO <= value <= _MOST_RATIO:
+        return "<0.001" if value < 1 else ">10,000"
+    return f"{value:.3f}" if 1 <= float(f"{value:.3f}") < _NEAR_ONE else digits(value)
+
+
 def figure(value: Any, unit: str) -> str:
     """A number with its unit: `14,719/s`."""
-    text = number(value)
-    return text if text == DASH else text + UNITS.get(unit, f" {unit}")
+    return DASH if value is None or pd.isna(value) else digits(float(value)) + UNITS.get(unit, f" {unit}")
+
+
+def level(value: float | None, unit: str) -> str:
+    """The level of a side: `14,719/s`, `28.0 µs`, `1.20 ms`."""
+    return duration(value, digits) if value is not None and unit == "µs" else figure(value, unit)
 
 
 def signed(value: float) -> str:
@@ -63,12 +86,12 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def duration(time_us: float) -> str:
-    """250 → `250 µs`, 1200 → `1.2 ms`, 2e6 → `2 s`; three digits at most."""
+def duration(time_us: float, text: Callable[[float], str] = "{:.3g}".format) -> str:
+    """250 → `250 µs`, 1200 → `1.2 ms`, 2e6 → `2 s`; `text`: writes its number, by default three digits at most."""
     for size, unit in ((1e6, "s"), (1e3, "ms")):
         if float(f"{time_us:.3g}") >= size:
-            return f"{time_us / size:.3g} {unit}"
-    return f"{time_us:.3g} µs"
+            return f"{text(time_us / size)} {unit}"
+    return f"{text(time_us)} µs"
 
 
 # ---- what is measured, and where
@@ -78,43 +101,25 @@ def duration(time_us: float) -> str:
 class MetricWords:
     """The words for a metric. The sentences contain `{compared}`, `{baseline}` and `{amount}`.
 
-    `less`, `more`: the compared side differs by a percentage; `times_less`, `times_more`: by a factor; `same`: the
-    sides are equivalent within the amount.
+    `effect`: the sides differ by a ratio; `same`: they are equivalent within the amount.
     """
 
     label: str
     note: str
-    less: str
-    more: str
-    times_less: str
-    times_more: str
+    effect: str
     same: str
 
 
 def _latency_words(label: str, note: str) -> MetricWords:
-    shorter = "p99 is {amount} shorter on {compared} than on {baseline}"
     return MetricWords(
-        label, note, shorter, "p99 is {amount} longer on {compared} than on {baseline}", shorter,
-        "p99 is {amount} as long on {compared} as on {baseline}",
+        label, note, "p99 is {amount} as long on {compared} as on {baseline}",
         "p99 on {compared} equals that on {baseline} within {amount}",
-    )  # fmt: skip
-
-
-def _cpu_words(label: str, note: str, uses: str) -> MetricWords:
-    less = f"{{compared}} {uses} {{amount}} less CPU per request than {{baseline}}"
-    return MetricWords(
-        label, note, less, f"{{compared}} {uses} {{amount}} more CPU per request than {{baseline}}", less,
-        f"{{compared}} {uses} {{amount}} the CPU per request of {{baseline}}",
-        f"{{compared}} {uses} as much CPU per request as {{baseline}}, within {{amount}}",
     )  # fmt: skip
 
 
 METRIC_LABELS = {
     THROUGHPUT.name: MetricWords(
         "requests per second", "",
-        "{compared} serves {amount} fewer requests per second than {baseline}",
-        "{compared} serves {amount} more requests per second than {baseline}",
-        "{compared} serves {amount} fewer requests per second than {baseline}",
         "{compared} serves {amount} the requests per second of {baseline}",
         "{compared} serves as many requests per second as {baseline}, within {amount}",
     ),
@@ -124,16 +129,19 @@ METRIC_LABELS = {
     ),
     LATENCY_P99.name: _latency_words(
         "p99 latency (closed loop)",
-        "service time under a fixed number of users: a closed loop hides stalls, so this is no open-loop tail",
+        "service time under a fixed number of users: a closed loop hides stalls, so it has no open-loop tail",
     ),
-    CPU.name: _cpu_words(
-        "server CPU per request", "CPU of the server's processes as the machine under test itself accounts it", "uses"
+    CPU.name: MetricWords(
+        "server CPU per request", "CPU of the server's processes as the machine under test itself accounts it",
+        "{compared} uses {amount} the CPU per request of {baseline}",
+        "{compared} uses as much CPU per request as {baseline}, within {amount}",
     ),
-    HOST_CPU.name: _cpu_words(
+    HOST_CPU.name: MetricWords(
         "host CPU per request",
         "what the physical machine spent: the server's processes on metal, the control group of a container, QEMU and "
-        "vhost of a guest; with the softirqs and network threads of that machine's kernel on every arm",
-        "costs its host",
+        "vhost of a guest; with the softirqs and network threads of that machine's kernel on every side",
+        "each request costs {amount} as much CPU of the physical machine on {compared} as on {baseline}",
+        "each request costs as much CPU of the physical machine on {compared} as on {baseline}, within {amount}",
     ),
 }  # fmt: skip
 
@@ -171,7 +179,7 @@ KVM_HARDWARE = {
 
 def lab_text(run: Run) -> str:
     """What stands for metal in the embedded lab; empty for another lab, and for a run that measured none there."""
-    if run.manifest.lab != "embedded" or not run.metal:
+    if not any(map(run.is_container_as_metal, run.metal)):
         return ""
     names = _quoted(run.metal)
     are = "is a container" if len(run.metal) == 1 else "are one container"
@@ -223,7 +231,7 @@ LIMITERS = {
     Limiter.HOST_WAIT: "no host CPU for the guest",
     Limiter.CPU_WAIT: "no CPU for the server",
     Limiter.CONNECTIONS: "connections",
-    Limiter.NOTHING: "nothing (offered load)",
+    Limiter.NOTHING: "the offered rate",
     None: DASH,
 }
 
@@ -231,6 +239,12 @@ LIMITERS = {
 def arm_text(arm: Arm) -> str:
     """`kvm-default`, or `metal again (A/A)`."""
     return f"{arm.environment} again (A/A)" if arm.is_control else arm.environment
+
+
+def head_text(run: Run, arm: Arm) -> str:
+    """The name of an environment above a column; metal of the embedded lab as what it is, `metal (a container)`."""
+    name = arm_text(arm)
+    return name.replace(arm.environment, f"{arm.environment} (a container)") if run.is_container_as_metal(arm) else name
 
 
 def load_text(load: Load) -> str:

@@ -1,11 +1,13 @@
 """Verdicts in words: the direction and the size first, then the interval, then the doubts."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from vmtoll.model.finding import Code
-from vmtoll.model.metric import Metric, loop_of
+from vmtoll.model.limiter import Limiter
+from vmtoll.model.load import Load
+from vmtoll.model.metric import THROUGHPUT, Metric, loop_of
 from vmtoll.model.note import (
     Attained,
     ClientOnSameMachine,
@@ -29,29 +31,30 @@ from vmtoll.model.verdict import (
     Judged,
     Kind,
     PercentileLevel,
+    RunAnalysis,
     Share,
     TrialShare,
     TuningStep,
     Verdict,
     VerdictReason,
 )
-from vmtoll.report.words.terms import LIMITERS, METRIC_LABELS, number, percent, plural
+from vmtoll.report.words.terms import LIMITERS, METRIC_LABELS, number, percent, plural, ratio
 from vmtoll.statistics.thresholds import ALPHA, MARGIN, MIN_BLOCKS, RATE_REACHED
 
 KINDS = {
     Kind.SLOWER: "slower",
     Kind.FASTER: "faster",
-    Kind.EQUIVALENT: "equivalent",
+    Kind.EQUIVALENT: "equal",
     Kind.UNDECIDED: "undecided",
     Kind.NOT_JUDGED: "not judged",
 }
-_TIMES = 2.0  # from this factor on, a difference is written as a factor, below as a percentage
-_LEAST_SHOWN, _MOST_SHOWN, _TENTH = 0.001, 10_000, 0.1  # of a ratio in a column
+_CLEAR = 2.0  # from this factor on, a difference that every block shows is worth naming although it is undecided
 _SHOWN_DOUBTS = 3
 FINDINGS_LIMIT = 1.005  # a doubt that explains less is not named
 
 
 GUEST = "the guest"
+ONE_USER = ", one user, client included"
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def sides_of(comparisons: Iterable[Comparison]) -> Naming:
 
 
 def verdict_text(verdict: Verdict, sides: Sides) -> str:
-    """One line: `the guest serves 8.9× fewer requests per second than metal (5.6 to 22×)`."""
+    """One line: `the guest serves 0.112× the requests per second of metal (0.0455 to 0.179)`."""
     return "".join(verdict_parts(verdict, sides))
 
 
@@ -95,8 +98,7 @@ def verdict_parts(verdict: Verdict, sides: Sides) -> tuple[str, str]:
     if verdict.kind is Kind.EQUIVALENT:
         return _equivalent_parts(verdict)
     if verdict.kind in DIFFERENT:
-        size = amount_text(verdict, form_of([verdict]))
-        return effect_text([verdict], size, sides), f" ({interval_text(verdict)})"
+        return effect_text(verdict.metric, amount_text(verdict), sides), f" ({interval_text(verdict)})"
     return _undecided_parts(verdict, sides)
 
 
@@ -110,8 +112,7 @@ def word_text(verdict: Verdict) -> str:
 def _equivalent_parts(judged: Judged) -> tuple[str, str]:
     if judged.also_different and judged.estimate:
         word = direction(judged)
-        size = percent(abs(judged.estimate.ratio - 1))
-        return f"{word} by {size}", f" ({interval_text(judged)}), within the margin of {percent(judged.margin)}"
+        return f"{word}: {estimate_text(judged)}", f", within the margin of {percent(judged.margin)}"
     missed_share = 1 - ALPHA ** (1 / judged.blocks) if judged.blocks else 1.0
     return (
         f"equal within {percent(judged.margin)}",
@@ -136,9 +137,8 @@ def _undecided_parts(verdict: Verdict, sides: Sides) -> tuple[str, str]:
     if verdict.because is VerdictReason.NO_LOOK_YET:
         return "no look yet", f": {why}"
     if blocks and shows_in_all_blocks(verdict):
-        ends = " to ".join(dict.fromkeys(_factor_texts(blocks)))
         count = "both" if verdict.blocks == 2 else f"all {verdict.blocks}"
-        return f"{direction(verdict)} in {count} blocks ({ends}×)", f"; {why}"
+        return f"{direction(verdict)} in {count} blocks ({_range_text(blocks)}×)", f"; {why}"
     return f"{size} undecided" if size else "undecided", f"{_parenthesis(verdict)}; {why}"
 
 
@@ -146,7 +146,7 @@ def shows_in_all_blocks(judged: Judged) -> bool:
     """Return whether all blocks, two or more, show the same direction by a factor of two or more."""
     blocks = judged.blocks_range
     is_consistent = blocks is not None and ((blocks.low or 0) > 1 or (blocks.high or 2) < 1)
-    return blocks is not None and is_consistent and judged.blocks > 1 and _least_factor(blocks) >= _TIMES
+    return blocks is not None and is_consistent and judged.blocks > 1 and _least_factor(blocks) >= _CLEAR
 
 
 def _parenthesis(judged: Judged) -> str:
@@ -159,20 +159,10 @@ def _least_factor(blocks: Estimate) -> float:
     return min(max(end, 1 / end) for end in ends) if ends else 1.0
 
 
-def _factor_texts(blocks: Estimate) -> list[str]:
-    return _common_decimals([max(end, 1 / end) for end in (blocks.low, blocks.high) if end])
-
-
-def _common_decimals(factors: Sequence[float]) -> list[str]:
-    """Factors in ascending order, with the decimals of the smallest."""
-    least = min(factors, default=1.0)
-    decimals = 2 if least < _TIMES else 1 if least < 10 else 0
-    return [f"{factor:,.{decimals if factor < 10 else 0}f}" for factor in sorted(factors)]
-
-
-def _factor_text(value: float) -> str:
-    """A factor with two decimals below 2, one below 10, and none from 10 on."""
-    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= _TIMES else f"{value:.2f}"
+def _range_text(ends: Estimate, low: str = "", high: str = "") -> str:
+    """`0.162 to 0.266`; `low`, `high`: marks before the ends."""
+    texts = [mark + ratio(end) for mark, end in ((low, ends.low), (high, ends.high)) if end is not None]
+    return " to ".join(dict.fromkeys(text.replace("<<", "<").replace(">>", ">") for text in texts))
 
 
 def undecided_text(judged: Judged, sides: Sides) -> str:
@@ -191,13 +181,12 @@ def undecided_text(judged: Judged, sides: Sides) -> str:
             return f"{size} if nothing had disturbed; open because of {doubts_text(judged, sides)}"
     detectable = judged.detectable
     parts = []
-    if judged.noise_floor and judged.blocks_range and _least_factor(judged.blocks_range) >= _TIMES:
+    if judged.noise_floor and judged.blocks_range and _least_factor(judged.blocks_range) >= _CLEAR:
         parts.append(
-            "not shown beyond chance: the A/A control differed from itself by up to"
-            f" {_factor_text(1 + judged.noise_floor)}×"
+            f"not shown beyond chance: the A/A control differed from itself by up to {ratio(1 + judged.noise_floor)}×"
         )
     elif detectable is not None:
-        size = percent(detectable) if detectable < 1 else f"{_factor_text(1 + detectable)}×"
+        size = percent(detectable) if detectable < 1 else f"{ratio(1 + detectable)}×"
         parts.append(f"differences below {size} would not have been seen")
     else:
         parts.append("these blocks differ too much to show any difference")
@@ -215,114 +204,50 @@ def _limited_text(judged: Judged) -> str:
     return "the client"
 
 
-def form_of(verdicts: Sequence[Verdict]) -> str:
-    """The form of a summary of verdicts of one metric and kind: `less`, `more`, `times less` or `times more`."""
-    ratios = [verdict.estimate.ratio for verdict in verdicts if verdict.estimate]
-    times = "times " if max(max(ratio, 1 / ratio) for ratio in ratios) >= _TIMES else ""
-    return times + ("less" if max(ratios) < 1 else "more")
+def effect_text(metric: Metric, amount: str, sides: Sides) -> str:
+    """The sentence that summarizes differences in one metric."""
+    return METRIC_LABELS[metric.name].effect.format(compared=sides.compared, baseline=sides.baseline, amount=amount)
 
 
-def effect_text(verdicts: Sequence[Verdict], amount: str, sides: Sides) -> str:
-    """The sentence that summarizes verdicts of one metric and kind; `amount`: in the form of `form_of`."""
-    words = METRIC_LABELS[verdicts[0].metric.name]
-    template: str = getattr(words, form_of(verdicts).replace(" ", "_"))
-    return template.format(compared=sides.compared, baseline=sides.baseline, amount=amount)
-
-
-def amount_text(verdict: Verdict, form: str, *, interval: bool = False) -> str:
-    """`12%`, `2.1×` or `at least 4.6×`; `interval`: with the interval that decided, `12% (10 to 14%)`."""
-    assert verdict.estimate is not None
-    size = _amount(verdict.estimate.ratio, form)
-    if verdict.is_at_least and (near := near_end(verdict)):
-        size = f"at least {_amount(near, form)}"
-    return f"{size} ({interval_text(verdict, form)})" if interval else size
-
-
-def _amount(ratio: float, form: str) -> str:
-    if form.startswith("times"):
-        return f"{_factor_text(max(ratio, 1 / ratio))}×"
-    change = abs(ratio - 1)
-    return "more than 99.9%" if form == "less" and change > 0.9995 else percent(change)
+def amount_text(judged: Judged) -> str:
+    """`0.112×`; where the client, the link or lost trials leave its size open, `at most 0.179×`."""
+    assert judged.estimate is not None
+    if judged.is_at_least and (near := near_end(judged)):
+        return f"at {'least' if judged.estimate.ratio > 1 else 'most'} {ratio(near)}×"
+    return ratio_text(judged.estimate)
 
 
 def near_end(judged: Judged) -> float | None:
     """The end of the interval, or of the blocks' range, that is nearer to no difference."""
     ends = judged.blocks_range if judged.by_every_block else judged.estimate
-    ratio = judged.estimate.ratio if judged.estimate else 1.0
-    return None if ends is None else ends.low if ratio > 1 else ends.high
+    measured = judged.estimate.ratio if judged.estimate else 1.0
+    return None if ends is None else ends.low if measured > 1 else ends.high
 
 
-def interval_text(judged: Judged, form: str = "") -> str:
-    """The interval that decided: `5.6 to 22×`, `10 to 14%`, `−0.6 to +0.7%`; an open far end adds `or more`.
-
-    For a difference shown by every block, the range of blocks: `each of 6 blocks: 10 to 1,100×`. Empty without either.
+def interval_text(judged: Judged) -> str:
+    """The interval that decided: `0.0455 to 0.179`; `<` and `>` mark an open end. For a difference shown by every
+    block, the range of blocks: `each of 6 blocks: 0.00091 to 0.100`. Empty without either.
     """
     estimate, blocks = judged.estimate, judged.blocks_range
     if judged.by_every_block and blocks:
-        return f"each of {judged.blocks} blocks: {' to '.join(dict.fromkeys(_factor_texts(blocks)))}×"
+        return f"each of {judged.blocks} blocks: {_range_text(blocks)}"
     if estimate is None or estimate.low is None or estimate.high is None:
         return ""
-    ends = (estimate.low, estimate.high)
-    more = " or more" if judged.is_at_least else ""
-    if ends[0] <= 1 <= ends[1]:
-        is_wide = ends[1] > _TIMES or ends[0] < 1 / _TIMES
-        texts = map(_ratio_number if is_wide else _signed, ends)
-        return f"{' to '.join(texts)}{'×' if is_wide else '%'}"
-    ratio = estimate.ratio
-    if form.startswith("times") if form else max(ratio, 1 / ratio) >= _TIMES:
-        return f"{' to '.join(_common_decimals([max(end, 1 / end) for end in ends]))}×{more}"
-    return f"{' to '.join(number(value) for value in sorted(100 * abs(end - 1) for end in ends))}%{more}"
-
-
-def _signed(ratio: float) -> str:
-    change = 100 * (ratio - 1)
-    return ("+" if change > 0 else "−" if change < 0 else "") + number(abs(change))
-
-
-def _ratio_number(ratio: float) -> str:
-    return _factor_text(ratio) if ratio >= 1 else number(ratio)
+    return _range_text(estimate, "<" * judged.open_low, ">" * judged.open_high)
 
 
 def ratio_text(estimate: Estimate | None) -> str:
-    """The ratio, compared ÷ baseline: `0.98×`, `8.9×`; empty without one."""
-    return "" if estimate is None else f"{_ratio_number(estimate.ratio)}×"
+    """The ratio, compared ÷ baseline: `0.980×`, `8.90×`; empty without one."""
+    return "" if estimate is None else f"{ratio(estimate.ratio)}×"
 
 
 def estimate_text(judged: Judged) -> str:
-    """The ratio with the interval that decided, `0.112× (0.101 to 0.122)`; empty without a ratio."""
-    estimate = judged.estimate
-    if estimate is None:
-        return ""
-    text = ratio_text(estimate)
-    if judged.by_every_block and (blocks := judged.blocks_range) and blocks.low and blocks.high:
-        return f"{text}, blocks from {_ratio_number(blocks.low)} to {_ratio_number(blocks.high)}"
-    if estimate.low is None or estimate.high is None:
-        return text
-    return f"{text} ({_ratio_number(estimate.low)} to {_ratio_number(estimate.high)})"
-
-
-def column_text(judged: Judged) -> str:
-    """The estimate for a narrow column: `0.181× (<0.039 to 0.235)`.
-
-    `<` or `>` marks an end that is open, or beyond 0.001 or 10,000. For a difference shown by every block:
-    `each block 47 to 107×`.
+    """The ratio with the interval that decided, `0.112× (0.101 to 0.122)`; empty without a ratio. For a difference
+    shown by every block, `each block 0.00909 to 0.0214×`, which has no interval.
     """
-    estimate, blocks = judged.estimate, judged.blocks_range
-    if estimate is None:
-        return ""
-    if judged.by_every_block and blocks:
-        return f"each block {' to '.join(dict.fromkeys(_factor_texts(blocks)))}×"
-    text = f"{_column_number(estimate.ratio)}×"
-    if estimate.low is None or estimate.high is None:
-        return text
-    ends = _column_number(estimate.low, "<" * judged.open_low), _column_number(estimate.high, ">" * judged.open_high)
-    return f"{text} ({ends[0]} to {ends[1]})"
-
-
-def _column_number(ratio: float, open_end: str = "") -> str:
-    if not _LEAST_SHOWN <= ratio <= _MOST_SHOWN:
-        return "<0.001" if ratio < 1 else ">10,000"
-    return open_end + (f"{ratio:.2g}" if ratio < _TENTH else _ratio_number(ratio))
+    if judged.by_every_block and judged.blocks_range:
+        return f"each block {_range_text(judged.blocks_range)}×"
+    return " ".join(filter(None, [ratio_text(judged.estimate), _parenthesis(judged).strip()]))
 
 
 def percentile_text(level: PercentileLevel) -> str:
@@ -332,12 +257,35 @@ def percentile_text(level: PercentileLevel) -> str:
     return f"{number(level.value_us)} µs{ends}, {plural(level.requests, 'request')} or more{within}"
 
 
+def metric_text(metric: Metric, load: Load) -> str:
+    """The metric's label; for a single user in a closed loop with what it includes."""
+    return METRIC_LABELS[metric.name].label + (ONE_USER if load.is_one_user and metric is THROUGHPUT else "")
+
+
+def control_text(analysis: RunAnalysis, comparison: Comparison, metric: Metric) -> str:
+    """The A/A difference of a metric with what it was measured on, `A/A ≤ 1.13× (nginx, 8 blocks)`; empty
+    without a control.
+    """
+    verdict, loop = comparison.verdicts[metric.name], loop_of(comparison.scenario.load)
+    controls = [
+        control for control in analysis.controls
+        if control.metric is metric and loop_of(control.scenario.load) is loop
+    ]  # fmt: skip
+    if verdict.noise_floor is None or not controls:
+        return ""
+    names = list(dict.fromkeys(control.scenario.server for control in controls))
+    servers = names[0] if len(names) == 1 else plural(len(names), "server")
+    blocks = sum(effect.mid is not None for effect in controls[0].effects)
+    return f"A/A ≤ {ratio(1 + verdict.noise_floor)}× ({servers}, {plural(blocks, 'block')})"
+
+
 def limiters_text(comparison: Comparison, sides: Sides) -> str:
     """`client CPU on metal, server CPU on the guest`, for the primary metric of the load's loop."""
     loop = loop_of(comparison.scenario.load)
     verdict = next(v for v in comparison.verdicts.values() if loop in v.metric.loops and v.metric.is_primary)
     limiters = (verdict.baseline_limiter, verdict.compared_limiter)
-    names = ["unknown" if limiter is None else LIMITERS[limiter] for limiter in limiters]
+    one_user = {Limiter.CONNECTIONS: "one user, client included"} if comparison.scenario.load.is_one_user else {}
+    names = ["unknown" if limiter is None else (LIMITERS | one_user)[limiter] for limiter in limiters]
     both_limiters = f"{names[0]} on {sides.baseline}, {names[1]} on {sides.compared}"
     return names[0] if limiters[0] is limiters[1] else both_limiters
 
@@ -352,9 +300,7 @@ def trials_text(side: TrialShare) -> str:
 
 
 def doubts_text(judged: Judged, sides: Sides) -> str:
-    """What widens a comparison, the largest three first: `background-cpu on the guest (3 trials), second attempts: 2
-    on metal`.
-    """
+    """What widens a comparison, the largest three first: `background-cpu on the guest, second attempts: 2 on metal`."""
     shown = [doubt for doubt in judged.doubts if doubt.size >= FINDINGS_LIMIT][:_SHOWN_DOUBTS]
     return ", ".join(_doubt(doubt, sides) for doubt in shown) or "findings"
 
@@ -376,7 +322,7 @@ def explained_text(judged: Judged, sides: Sides, least: float = 0.0) -> str:
 def _doubt(doubt: Doubt, sides: Sides) -> str:
     name = _CAUSES.get(doubt.cause, str(doubt.cause))
     counts = [
-        f"{count} on {side}" if isinstance(doubt.cause, Cause) else f"on {side} ({plural(count, 'trial')})"
+        f"{count} on {side}" if isinstance(doubt.cause, Cause) else f"on {side}"
         for side, count in ((sides.baseline, doubt.baseline), (sides.compared, doubt.compared)) if count
     ]  # fmt: skip
     return f"{name} {' and '.join(counts)}".strip()
@@ -446,12 +392,16 @@ def notes_text(verdict: Verdict, sides: Sides) -> list[str]:
     return [text for text in texts if text] + [note_text(note, verdict, sides) for note in verdict.notes]
 
 
+def client_text(verdict: Verdict, sides: Sides) -> str:
+    """How much of a request's time is the client's own; empty unless there is a single user."""
+    return "".join(note_text(note, verdict, sides) for note in verdict.notes if isinstance(note, ClientTime))
+
+
 def note_text(note: Note, verdict: Verdict, sides: Sides) -> str:
     """One note of a verdict."""
     match note:
         case ControlDiffers(size):
-            more = percent(size - 1)
-            text = f"the A/A control differs from itself by {more} for sure: the interval is wider by as much"
+            text = f"the A/A control surely differs from itself by {ratio(size)}×: the interval is wider by as much"
         case NoControl():
             text = "no A/A control"
         case FewBlocks(blocks):
@@ -472,8 +422,7 @@ def note_text(note: Note, verdict: Verdict, sides: Sides) -> str:
         case Attained():
             text = _attained(note, sides)
         case CrosscheckDisagrees(tool, low, high):
-            ratio = f"{sides.compared} ÷ {sides.baseline} {low:.2f} to {high:.2f}"
-            text = f"the cross-check by {tool} disagrees: {ratio}"
+            text = f"the cross-check by {tool} disagrees: {ratio(low)} to {ratio(high)}× of {sides.baseline}"
     return text
 
 
