@@ -11,7 +11,7 @@ from rich.text import Text
 from vmtoll.shell import Changes
 
 # Replacements in a terminal whose encoding lacks these characters; one column each, so tables stay aligned.
-_PLAIN = str.maketrans("×·–−µ…", "x---u~")
+_PLAIN = str.maketrans("×·–−µ…≤", "x---u~<")
 
 
 def print_json(document: object, file: TextIO | None = None) -> None:

@@ -239,7 +239,7 @@ function pair(a, b, x, y) {
 
 function ratio(x, y) {
   if (!x || !y) return "–";
-  return x.source === y.source ? `${(y.median / x.median).toFixed(2)}×` : `not comparable: ${x.source} and ${y.source}`;
+  return x.source === y.source ? `${(y.median / x.median).toPrecision(3)}×` : `not comparable: ${x.source} and ${y.source}`;
 }
 
 /** `link differs (unshaped, 100mbit)`, for each fact that is not the same, or that only one of them knows. */
