@@ -20,7 +20,6 @@ from vmtoll.model.verdict import (
     Cause,
     ControlEffects,
     Doubt,
-    Kind,
     SideCounts,
     Tests,
     VerdictReason,
@@ -105,15 +104,13 @@ def judged_fields(
     """The fields of a Judged: a judgement in ratios, with the counts of both sides. `with_plain_levels`: a side's level
     is the plain geometric mean, which it has in every comparison; by default one level over the other is the estimate.
     """
-    skewed = evidence in family.tested and family.skewed[family.tested.index(evidence)]
-    first_replicates = evidence.first_replicates if skewed and judgement.kind is not Kind.EQUIVALENT else None
     is_weighted = evidence in family.tested and not with_plain_levels
     rho_weights = family.rho_weights[family.tested.index(evidence)] if is_weighted else None
     return ratio_fields(evidence, judgement, family) | {
         "doubts": _doubts(pairs, evidence, judgement, family.margin or 0.0),
         "baseline": _counts_with_level(pairs, 0, rho_weights),
         "compared": _counts_with_level(pairs, 1, rho_weights),
-        "effects": effects_of(pairs, evidence.bounds, first_replicates),
+        "effects": effects_of(pairs, evidence.bounds, evidence.first_replicates),
     }
 
 
@@ -137,6 +134,7 @@ def ratio_fields(evidence: Evidence, judgement: Judgement, family: Family) -> di
         if judgement.blocks_range else None,
         "open_low": open_low,
         "open_high": open_high,
+        "open_in_every_block": evidence.limited,
         "mean_low": ends[0],
         "mean_high": ends[1],
         "widened": math.expm1(evidence.control_difference),
@@ -174,9 +172,7 @@ def _counts_with_level(pairs: Pairs, index: int, rho_weights: Floats | None) -> 
 
 
 def effects_of(pairs: Pairs, bounds: Bounds, first_replicates: Bounds | None = None) -> tuple[BlockEffect, ...]:
-    """The blocks of a comparison as ratios; `first_replicates`: the bounds of first replicates, where they count as
-    well.
-    """
+    """The blocks of a comparison as ratios; `first_replicates`: the bounds of first replicates, None without any."""
     sign = pairs.measure.sign
     low, high = (bounds.low, bounds.high)[::sign]
     first_low, first_high = (first_replicates.low, first_replicates.high)[::sign] if first_replicates else (None, None)

@@ -17,8 +17,9 @@ from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.note import Note
 from vmtoll.model.trial import Accelerator, Arm, Scenario
 
-# Significant digits of a figure in analysis.json; further ones differ from CPU to CPU.
-DIGITS = 9
+# Significant digits of a number in analysis.json: enough to recompute each log ratio to 1e-11. Further digits differ
+# from CPU to CPU.
+DIGITS = 12
 
 # In JSON a metric is its name.
 NamedMetric = Annotated[
@@ -202,8 +203,8 @@ class BlockEffect:
     allow, `mid` as measured; None where the block is not in that series. `trials`: of both sides, with a figure or
     lost.
 
-    `first_low`, `first_high`: from the first trial of each side alone; only where the blocks are skewed, and the
-    interval is the hull of both.
+    `first_low`, `first_high`: from the first trial of each side alone, where a side has two and the blocks are skewed.
+    With one boot, the interval of a verdict other than EQUIVALENT is then the hull of both.
     """
 
     block: int
@@ -224,7 +225,8 @@ class Judged:
     with too few blocks, or if `by_every_block`: then every block shows the difference. `blocks_range`: the smallest and
     the largest ratio of a block. `open_low`, `open_high`: that end rests on a natural limit or a lost trial; the true
     end may lie beyond. `also_different`: equivalent, and yet surely different. `half_width`: half of the 95% interval
-    by sampling alone, a fraction.
+    by sampling alone, a fraction. `open_in_every_block`: in each of these blocks the client or the link left an end of
+    a side open.
 
     `blocks`: blocks in which both sides have a figure, in `boots` boots; `blocks_needed`: how many more blocks would
     show a difference as large as the margin with 80% power, None where no number helps or the verdict is decided;
@@ -246,6 +248,7 @@ class Judged:
     blocks_range: Estimate | None = None
     open_low: bool = False
     open_high: bool = False
+    open_in_every_block: bool = False
     mean_low: float | None = None
     mean_high: float | None = None
     widened: float = 0.0

@@ -348,8 +348,9 @@ _EFFECT: list[_Figure] = [
             "low"),
     _number("mid", "ratio as measured; empty where a side has no figure", "mid"),
     _number("high", "ratio as high as findings and lost trials allow", "high"),
-    _number("first_low", "the same as low by the first trial of each side alone, where the blocks are skewed: the"
-            " interval is the hull of both", "first_low"),
+    _number("first_low", "the same as low by the first trial of each side alone, where a side has two and the blocks"
+            " are skewed: with one boot, the interval of a verdict other than equivalent is the hull of both",
+            "first_low"),
     _number("first_high", "the same as high by the first trial of each side alone", "first_high"),
     _count("n", "trials of both sides in the block, with a figure or lost", "trials"),
 ]  # fmt: skip

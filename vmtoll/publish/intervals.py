@@ -72,7 +72,9 @@ def recompute(bundle: str | Path) -> Iterator[tuple[Row, float, float]]:
     verdicts, effects = table(bundle, "verdicts"), table(bundle, "effects")
     for verdict in (row for row in verdicts if row["low"]):
         blocks = [effect for effect in effects if all(effect[name] == verdict[name] for name in KEY.split())]
-        parts = ["", "first_"] if any(e["first_low"] for e in blocks) else [""]  # for skewed blocks, the hull of both
+        # For skewed blocks, the hull of both: by all trials, and by the first one of each side.
+        is_hull = verdict["kind"] != "equivalent" and int(verdict["boots"]) == 1 and any(e["first_low"] for e in blocks)
+        parts = ["", "first_"] if is_hull else [""]
         low = min(interval_end(blocks, verdict, f"{part}low", -1) for part in parts)
         yield verdict, np.exp(low), np.exp(max(interval_end(blocks, verdict, f"{part}high", 1) for part in parts))
 

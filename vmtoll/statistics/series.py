@@ -6,10 +6,12 @@ with exactly n − 1 degrees of freedom. ρ is not known: each value of RHOS cou
 and Thompson 1971) over all series of a page, because one machine in one stretch of time made them all.
 """
 
+import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +21,12 @@ from vmtoll.statistics.thresholds import SKEWED, SPREAD_FLOOR
 
 Floats = npt.NDArray[np.float64]
 
+SKEWNESS_LIMITS = Path(__file__).with_name("skewness-limits.csv")
 RHOS: Floats = np.arange(10) / 10
 PRIOR: Floats = np.array([1.0] * 9 + [2.0]) / 11  # 0.9 also represents all higher correlations
 INDEPENDENT: Floats = np.array([1.0] + [0.0] * 9)
 _NO_SPREAD = 1e-18  # a sum of squares below this is rounding: all blocks are alike
 _FEWEST_COMMON = 4  # two series need this many common blocks for a meaningful correlation
-_MANY = 200
 _PRECISION = 2.0**-40  # of a limit, as a share of the interval that is searched
 
 
@@ -216,23 +218,26 @@ def is_skewed(series: Series) -> bool:
     """Return whether the blocks are more skewed than 99% of normal samples; False below three blocks."""
     if series.n < 3 or np.ptp(series.values) == 0:
         return False
-    return bool(abs(_skewness(np.array(series.values))) > _skewness_limit(series.n))
+    return bool(abs(skewness(np.array(series.values))) > skewness_limit(series.n))
 
 
-def _skewness(values: Floats) -> Floats:
+def skewness(values: Floats) -> Floats:
     """The third standardized moment over the last axis."""
     centred = values - values.mean(axis=-1, keepdims=True)
     return np.asarray((centred**3).mean(axis=-1) / (centred**2).mean(axis=-1) ** 1.5)
 
 
-@lru_cache(maxsize=256)
-def _skewness_limit(n: int) -> float:
-    """The absolute skewness that 99% of normal samples of n do not exceed: from at least 20,000 samples with a fixed
-    seed; from n = 200 on, from its normal limit (Fisher 1930).
+def skewness_limit(n: int) -> float:
+    """The absolute skewness that 99% of normal samples of n do not exceed: from the table SKEWNESS_LIMITS, which
+    `python -m benchmarks.skewness` makes; beyond its end, from the normal limit (Fisher 1930).
     """
-    if n >= _MANY:
-        return float(special.ndtri(1 - SKEWED / 2)) * math.sqrt(6 * (n - 2) / ((n + 1) * (n + 3)))
-    rng = np.random.default_rng(n)
-    rows = max(1, 200_000 // n)
-    skews = [_skewness(rng.normal(size=(rows, n))) for _ in range(-(-20_000 // rows))]
-    return float(np.quantile(np.abs(np.concatenate(skews)), 1 - SKEWED))
+    if n in (limits := skewness_limits()):
+        return limits[n]
+    return float(special.ndtri(1 - SKEWED / 2)) * math.sqrt(6 * (n - 2) / ((n + 1) * (n + 3)))
+
+
+@cache
+def skewness_limits() -> Mapping[int, float]:
+    """Number of blocks → the limit, from the table."""
+    with SKEWNESS_LIMITS.open(encoding="utf-8", newline="") as stream:
+        return {int(row["blocks"]): float(row["limit"]) for row in csv.DictReader(stream)}

@@ -40,7 +40,7 @@ CHANGES = {"tuned": {"of": "metal", "apply": "true"}}
 SAME = (
     "by_every_block", "also_different", "confidence", "widened", "half_width", "standard_error", "blocks", "boots",
     "blocks_needed", "detectable", "margin", "noise_floor", "correlation", "rho_weights", "because", "metric", "role",
-    "tool",
+    "tool", "open_in_every_block",
 )  # fmt: skip
 SWAPPED = ("", "_available", "_percentile", "_limiter")
 

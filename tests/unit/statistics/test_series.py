@@ -7,7 +7,8 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from vmtoll.statistics import series as engine
+from benchmarks import skewness as bench
+from vmtoll.paths import PROJECT
 from vmtoll.statistics.series import (
     INDEPENDENT,
     PRIOR,
@@ -20,6 +21,8 @@ from vmtoll.statistics.series import (
     fit,
     is_skewed,
     lower_limit,
+    skewness_limit,
+    skewness_limits,
     upper_limit,
 )
 from vmtoll.statistics.thresholds import SPREAD_FLOOR
@@ -213,4 +216,10 @@ def test_the_limit_of_skewness_is_the_quantile_of_other_samples() -> None:
     for n in (6, 25, 100):
         samples = np.random.default_rng(n + 1).normal(size=(100_000, n))
         simulated = np.quantile(np.abs(stats.skew(samples, axis=1)), 0.99)
-        assert engine._skewness_limit(n) == pytest.approx(simulated, rel=0.05)
+        assert skewness_limit(n) == pytest.approx(simulated, rel=0.02)
+
+
+def test_the_page_has_the_table_of_limits() -> None:
+    assert bench.table(skewness_limits()) in (PROJECT / "docs" / "statistics.md").read_text(encoding="utf-8")
+    assert list(skewness_limits()) == list(bench.BLOCKS)
+    assert bench.limit(6, bench.AT_ONCE) == pytest.approx(skewness_limit(6), rel=0.03)

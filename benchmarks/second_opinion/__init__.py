@@ -1,0 +1,1 @@
+"""A second opinion on verdicts: the cases for a program that is written from docs/statistics.md alone."""
