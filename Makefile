@@ -14,7 +14,7 @@ endif
 AGREED = $(if $(YES),--yes)
 LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY)) $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup setup-tests demo quick check test test-long test-ci test-kvm-quick test-kvm lint lab-up lab-down lab-status provision status unprovision preflight tune untune run campaign replication report notebook site docs bench-percentiles bench-ods bench-from-log bench-fleet bench-verdicts bench-control-runs bench-histories changelog lock clean
+.PHONY: help setup setup-tests demo quick check test test-long test-ci test-kvm-quick test-kvm lint lab-up lab-down lab-status provision status unprovision preflight tune untune run campaign replication report notebook site docs bench-percentiles bench-ods bench-from-log bench-fleet bench-verdicts bench-control-runs bench-histories lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -122,9 +122,6 @@ bench-control-runs: setup ## how often A/A controls of RUNS differ; writes the t
 
 bench-histories: setup ## how often `vmtoll watch` is wrong and what it sees, by simulation; writes the table in docs
 	@.venv/bin/python -m benchmarks.histories
-
-changelog: setup-tests ## print what the next release changes, from changelog.d
-	@.venv/bin/towncrier build --draft --version next
 
 lock: setup-tests ## pin the Python environments again (takes minutes)
 	@scripts/lock
