@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.support.committed_run import DEMO
-from vmtoll import loadgen
+from vmtoll import cli, loadgen
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.guests import profiles
@@ -375,3 +375,4 @@ def test_there_is_one_tagline() -> None:
     assert f'title: "vmtoll: {tagline[1][0].lower()}{tagline[1][1:]}"' in text_of("CITATION.cff")
     assert f"site_description: {tagline[1]}\n" in text_of("mkdocs.yml")
     assert f"vmtoll {tagline[1][0].lower()}{tagline[1][1:]}:" in text_of(README)
+    assert cli.__doc__ == f"{tagline[1]}."

@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
 from vmtoll.cli import app
-from vmtoll.commands.help import EXAMPLES, EXITS, OWN_EXITS
+from vmtoll.commands.help import ENDED, EXAMPLES, EXITS, OWN_EXITS
 
 
 def commands(group: TyperGroup, name: str = "") -> Iterator[tuple[str, TyperCommand | TyperGroup]]:
@@ -53,9 +53,11 @@ def test_the_help_has_exit_codes_and_no_value_for_a_flag(name: str) -> None:
     done = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "1000", "NO_COLOR": "1"})
     assert "<bool>" not in done.stdout
     (line,) = re.findall(r"Exit codes: (.*)\.\s*$", done.stdout, re.MULTILINE)
-    own = OWN_EXITS.get(name, {}) if name else dict.fromkeys((1, 3, 125, 128), "of some commands")
+    own = OWN_EXITS.get(name, {}) if name else ENDED
     never = {code for code, text in own.items() if not text}
-    assert [int(part.split()[0]) for part in line.split("; ")] == sorted({*EXITS, *own} - never)
+    shown = [int(code) for code in re.findall(r"(?:^|; )(\d+) ", line)]
+    assert shown == sorted({*EXITS, *own} - never)
+    assert ("others: see `vmtoll COMMAND --help`" in line) is (not name)
 
 
 def test_codes_of_their_own_belong_to_commands() -> None:
