@@ -6,6 +6,7 @@ A generated table stands between `<!-- generated: NAME -->` and `<!-- end -->`; 
 import importlib
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.committed_run import DEMO
+from tests.support.committed_run import DEMO, committed_runs
 from vmtoll import cli, loadgen
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
@@ -28,6 +29,7 @@ from vmtoll.report.words import GLOSSARY, MARGIN, percent
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.machines import load_inventory
 from vmtoll.spec.server import read_servers
+from vmtoll.spec.workload import load_workloads
 from vmtoll.statistics import thresholds
 from vmtoll.trial import gates
 
@@ -243,6 +245,21 @@ def _load_tools() -> str:
     return "\n".join([head, "|---|---|---|---|---|---|---|", *rows])
 
 
+def _open_loop_tools() -> str:
+    """Workloads with tails, by the tool that measures them."""
+    registry = Registry()
+    workloads = {name: one for file in registry.workloads() for name, one in load_workloads(file, registry).items()}
+    open_loops = {name: one for name, one in workloads.items() if one.kind in ("rate", "sweep", "search")}
+    rows = []
+    for tool in sorted({workload.tool for workload in open_loops.values()}):
+        names = {name: workload.crosscheck for name, workload in open_loops.items() if workload.tool == tool}
+        alone = ", ".join(f"`{name}`" for name in names if not names[name])
+        checked = ", ".join(f"`{name}` ({names[name]})" for name in names if names[name])
+        rows.append(f"| {tool} | {alone} | {checked} |")
+    head = "| tool | workloads without a cross-check | workloads with a cross-check (by) |"
+    return "\n".join([head, "|---|---|---|", *rows])
+
+
 def _glossary() -> str:
     """Each term by its heading, with the anchor that it has on every page of a run."""
     terms = sorted(GLOSSARY.items(), key=lambda term: term[1][0].casefold())
@@ -254,7 +271,7 @@ _TICKS = {1.0: "1 s", 1e-2: "10 ms", 1e-3: "1 ms", 1e-6: "1 µs", 1e-9: "1 ns"}
 # When a gate fires, with the limits of vmtoll/trial/gates.py.
 _FIRES: Mapping[Code, str] = {
     Code.CLIENT_SATURATED: f"the tool used more than {thresholds.BUSY:.0%} of the CPU time that its threads could "
-    "have had (no gate for a single user). `ramp`: a request found no free descriptor or port",
+    "have had (never for a single user). `ramp`: a request found no free descriptor or port",
     Code.CLIENT_STARVED: f"background processes used more than {gates.CLIENT_BACKGROUND_PCT:g}% of the client's CPUs "
     f"and more than {gates.AT_REST_S * 1e3:g} ms, and less than {gates.CLIENT_IDLE_PCT:g}% was idle",
     Code.RATE_NOT_REACHED: f"the client kept to less than {thresholds.RATE_REACHED:.0%} of the rate when it was "
@@ -299,6 +316,21 @@ _INFLUENCES = {
 }  # fmt: skip
 
 
+def _committed_runs() -> str:
+    """Each experiment of the committed runs: its trials by validity, and the findings that most of them have."""
+    rows = []
+    for folder in committed_runs():
+        run = load_run(folder)
+        accelerators = sorted({run.accelerator(guest).upper() for guest in run.guests})
+        trials = Counter(record.validity for record in run.trials)
+        findings = Counter(code for record in run.trials for code in sorted({found.code for found in record.findings}))
+        common = ", ".join(f"`{code}`" for code, _ in findings.most_common(2))
+        link = f"[{folder.parent.name}](../{folder.relative_to(PROJECT)}/)"
+        rows.append(f"| {link} | {', '.join(accelerators)} | {trials['valid']}, {trials['suspect']} | {common} |")
+    head = "| run | guest | trials valid, suspect | most frequent findings |"
+    return "\n".join([head, "|---|---|---|---|", *rows])
+
+
 def _demo() -> str:
     """What `vmtoll show` prints of the committed demo."""
     run = load_run(DEMO)
@@ -316,9 +348,11 @@ TABLES: dict[str, Callable[[], str]] = {
             for code, kind in FINDINGS.items()
         ]
     ),
+    "committed runs": _committed_runs,
     "glossary": _glossary,
     "links": _links,
     "what load tools can do": _load_tools,
+    "tools of open loops": _open_loop_tools,
     "TLS of load tools": _tls_tools,
     "TLS of servers": _tls_servers,
     "uploads": _uploads,
