@@ -98,7 +98,7 @@ def metric_of(design: Design, scenario: Scenario) -> Metric:
     if design.metric is None:
         return next(metric for metric in METRICS.values() if metric.is_primary and loop in metric.loops)
     if loop not in design.metric.loops:
-        raise UserError(f"--metric {design.metric.name}: {scenario.workload} has no such figure; give another")
+        raise UserError(f"--metric {design.metric.name}: {scenario.workload} does not measure it; give another")
     return design.metric
 
 

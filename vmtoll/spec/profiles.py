@@ -100,7 +100,7 @@ def check_profiles(path: Path, experiment: Experiment, registry: Registry) -> No
         check_names(path, f"profiles.{name}.keys", "key", list(variant.keys), [*vary.profile_keys(), "needs"])
         check_machine(path, f"profiles.{name}.keys.machine", variant.keys.get("machine"))
         if name not in machines:
-            raise ExperimentError(f"profiles.{name}: is none of `environments`; add it there", path)
+            raise ExperimentError(f"profiles.{name}: is not one of `environments`; add it there", path)
     for name in machines - experiment.profiles.keys():
         check_machine(registry.guest_file(name), "machine", _content(registry, name).get("machine"))
     if experiment.tuning_steps:  # a cumulative step and a single one may be one profile

@@ -37,7 +37,7 @@ def listed(tmp_path: Path) -> Path:
         (APPLY, "give either --candidates FILE or --git REPOSITORY"),
         ([*APPLY, "--candidates", "{file}", "--git", "."], "give either --candidates FILE or --git REPOSITORY"),
         ([*APPLY, "--candidates", "{file}", "--metric", "speed"], "--metric speed: unknown metric"),
-        ([*APPLY, "--candidates", "{file}", "--metric", "throughput"], "site-steady has no such figure"),
+        ([*APPLY, "--candidates", "{file}", "--metric", "throughput"], "site-steady does not measure it"),
         ([*APPLY, "--candidates", "{file}", "--workload", "site-sweep"], "--workload site-sweep: has"),
         ([*APPLY, "--candidates", "{file}", "--workload", "site-search"], "searches for its rate"),
         ([*APPLY, "--candidates", "{file}", "--at-most-min", "5"], "--at-most-min is 5"),

@@ -53,10 +53,10 @@ def test_metal_runs_a_command(tmp_path: Path) -> None:
     [
         ({"during": {"a": PAUSE | {"for_s": None}}}, "for_s: `do: pause` needs it"),
         ({"during": {"a": PAUSE | {"command": "sync"}}}, "command: `do: pause` has none; leave it out"),
-        ({"during": {"a": PAUSE | {"revert": "sync"}}}, "revert: vmtoll undoes `do: pause` by itself"),
+        ({"during": {"a": PAUSE | {"revert": "sync"}}}, "revert: vmtoll undoes `do: pause` without it"),
         ({"during": {"a": PAUSE | {"on": "guest"}}}, "on: `do: pause` is done on the KVM host"),
         ({"during": {"a": PAUSE | {"at_s": 7.8}}}, "during: a: it would not end within duration_s, 8 s"),
-        ({"during": {"a": PAUSE | {"of": "metal"}}}, "of: 'metal' is none of `environments` without an operation"),
+        ({"during": {"a": PAUSE | {"of": "metal"}}}, "of: 'metal' is not one of `environments` without an operation"),
         ({"during": {"metal": PAUSE}}, "during.metal: is a guest profile or metal; give the operation another name"),
         ({"during": {"do": "pause", "for_s": 1, "at_s": 1}, "environments": ["metal"]}, "no environment is a guest"),
         ({"during": {"a": PAUSE}, "workloads": ["site-siege"]}, "during: needs open loops of vegeta"),

@@ -167,7 +167,10 @@ def test_the_factors_of_two_environments_in_words(folder: Path) -> None:
             "profiles.kvm-ide: a guest profile has this name",
         ),
         ({"a": {"of": "kvm-default", "keys": {"memory_mib": [1]}}}, r"profiles.a.keys: .*memory_mib: \[1\] is no text"),
-        ({"b": {"of": "kvm-default", "keys": {"kernel": "k"}}}, "profiles.b: is none of `environments`; add it there"),
+        (
+            {"b": {"of": "kvm-default", "keys": {"kernel": "k"}}},
+            "profiles.b: is not one of `environments`; add it there",
+        ),
     ],
 )
 def test_profiles_that_make_no_sense(folder: Path, keys: dict[str, object], said: str) -> None:
