@@ -146,7 +146,7 @@ def bisect(
     if (candidates is None) == (git is None):
         raise UserError("give either --candidates FILE or --git REPOSITORY")
     if "{candidate}" not in apply and "{folder}" not in apply:
-        raise UserError("--apply: has neither {candidate} nor {folder}, so that all candidates are the same; add one")
+        raise UserError("--apply: must contain {candidate} or {folder}; otherwise every candidate is the same")
     keys = {
         "servers": [server], "workloads": [workload], "blocks": blocks, "warmup_s": min(0.5, duration_s),
         "duration_s": duration_s, "link": link,

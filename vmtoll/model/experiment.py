@@ -315,7 +315,7 @@ class Experiment(Document):
     def _changes_of_machines(self) -> Self:
         for (name, change), (other, other_change) in itertools.combinations(self.changes.items(), 2):
             if change == other_change:
-                raise ValueError(f"changes: {name} and {other} differ in nothing; remove one")
+                raise ValueError(f"changes: {name} and {other} are identical; remove one")
         for key, variants in (("changes", self.changes), ("during", self.during)):
             for name in variants:
                 if name not in self.environments:

@@ -46,7 +46,7 @@ def listed(tmp_path: Path) -> Path:
         ([*APPLY, "--candidates", "{file}", "--skip", "linux-5"], "--skip linux-5: is not between"),
         ([*APPLY, "--candidates", "{file}", "--skip", "linux-6.1"], "--skip linux-6.1: is not between"),
         ([*APPLY, "--candidates", "{file}", "--judge", "linux-5"], "--judge linux-5: is not in the list of candidates"),
-        (["--apply", "true", "--candidates", "{file}"], "--apply: has neither {candidate} nor {folder}"),
+        (["--apply", "true", "--candidates", "{file}"], "--apply: must contain {candidate} or {folder}"),
         ([*APPLY, "--candidates", "{file}", "--server", "ngnix"], "vmtoll: servers[0]: unknown server 'ngnix'"),
         ([*APPLY, "--candidates", "{file}", "--good", "linux-6.9", "--bad", "linux-6.2"], "does not come before"),
         ([*APPLY, "--git", "{folder}", "--good", "a", "--bad", "b"], "no git repository"),
