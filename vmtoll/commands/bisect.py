@@ -271,9 +271,9 @@ def _takes_text(takes: Mapping[str, Any]) -> str:
 
     requests = f"{requests_text(takes['requests_to_first_looks'])} requests to {', '.join(takes['servers'])}"
     return (
-        f"{plural(takes['candidates_left'], 'candidate')} between the anchors: at most "
-        f"{plural(takes['sittings'], 'sitting')} and {takes['at_most_min']:g} minutes; up to their first looks in the "
-        f"order of {requests}; without builds"
+        f"{plural(takes['candidates_left'], 'candidate')} between known good and known bad: at most "
+        f"{plural(takes['sittings'], 'step')} and {takes['at_most_min']:g} minutes, without builds; up to the first "
+        f"checks in the order of {requests}"
     )
 
 
@@ -281,7 +281,7 @@ def _check_time(takes: Mapping[str, Any], at_most_min: float | None) -> None:
     if at_most_min is not None and takes["at_most_min"] > at_most_min:
         raise UserError(
             f"it could take {takes['at_most_min']:g} minutes, and --at-most-min is {at_most_min:g}: give --until fewer "
-            "minutes a sitting, or fewer candidates"
+            "minutes per step, or fewer candidates"
         )
 
 

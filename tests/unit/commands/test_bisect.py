@@ -75,7 +75,7 @@ def test_what_it_takes_is_said_and_a_dry_run_writes_nothing(
     assert said["candidates"][0] == "linux-6.1"
     assert said["requests_to_first_looks"] > 0
     assert exit_code(monkeypatch, tmp_path, *words) == 0
-    assert re.search("^7 candidates .*7 sittings and 35 min", capsys.readouterr().out)
+    assert re.search("^7 candidates .*7 steps and 35 min", capsys.readouterr().out)
     assert not list((tmp_path / "results").rglob("*.*"))
 
 
