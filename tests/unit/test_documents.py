@@ -454,8 +454,12 @@ CLAIMS: Mapping[str, Sequence[str]] = {
         f"show with {thresholds.POWER:.0%} power",
     ),
     "docs/statistics.md": (
-        f'"equal" that it lies within ±{thresholds.MARGIN:.0%}',
-        f"All comparisons of a report share an error of {thresholds.ALPHA:.0%}",
+        f'"equal" means that it lies within ±{thresholds.MARGIN:.0%}',
+        f"at most {thresholds.ALPHA:.0%} of reports",
+        f"| α | {thresholds.ALPHA:g} |",
+        f"| power | {thresholds.POWER:g} |",
+        f"| fewest units | {thresholds.MIN_BLOCKS} and {thresholds.MIN_EQUIVALENT_BLOCKS} blocks; "
+        f"{thresholds.MIN_BOOTS} and {thresholds.MIN_EQUIVALENT_BOOTS} boots |",
     ),
     "docs/how-to/watch-every-night.md": (
         f"worse by `--at-least` percent or more ({_default(watch, 'at_least'):g} by default)",
