@@ -14,7 +14,7 @@ endif
 AGREED = $(if $(YES),--yes)
 LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY)) $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup setup-tests demo quick check test test-long test-ci test-kvm-quick test-kvm lint lab-up lab-down lab-status provision status unprovision preflight tune untune run campaign replication report notebook site docs bench-percentiles bench-ods bench-from-log bench-fleet bench-verdicts bench-control-runs bench-histories changelog lock clean
+.PHONY: help setup setup-tests demo quick check test test-long test-ci test-kvm-quick test-kvm lint lab-up lab-down lab-status provision status unprovision preflight tune untune run campaign replication report notebook site docs bench-percentiles bench-ods bench-from-log bench-fleet bench-verdicts bench-control-runs bench-histories lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -28,16 +28,16 @@ setup-tests: ## the same, with what tests and linters need
 demo: setup ## bring the lab up, run the experiment `demo`, write its report (SUITE=trixie or bookworm)
 	@$(VMTOLL) demo
 
-quick: ## ruff and the fast unit tests: about a minute
+quick: ## ruff and the fast unit tests
 	@scripts/quick
 
-check: ## linters and unit tests: no root, no lab, about three minutes (packages: setup-tests)
+check: ## linters and unit tests: no root, no lab (packages: setup-tests)
 	@scripts/check
 
 test: setup-tests ## every test: linters, unit and integration tests, the C server's, and the embedded lab
 	@scripts/test
 
-test-long: setup-tests ## the same, more of the guest, and labs of other shapes: guests of every profile, three clients, two test beds, the demo on an emulated controller
+test-long: setup-tests ## the same, and labs of other topologies: guests of every profile, three clients, two test beds, the demo on an emulated controller
 	@scripts/test --long
 
 test-ci: setup-tests ## what CI runs: test, then test-kvm-quick
@@ -46,28 +46,28 @@ test-ci: setup-tests ## what CI runs: test, then test-kvm-quick
 test-kvm-quick: setup-tests ## one virtual machine as KVM host, one guest: provisioning twice, a trial on each (minutes)
 	@scripts/test --kvm-quick
 
-test-kvm: setup-tests ## labs of virtual machines: KVM hosts with kernels of their own, guests of every profile under KVM
+test-kvm: setup-tests ## labs of virtual machines with their own kernels as KVM hosts: guests of every profile under KVM
 	@scripts/test --kvm
 
 lint: setup-tests ## all linters
 	@scripts/lint
 
-lab-up: setup ## bring the embedded lab up (LINK=100mbit, TOPOLOGY=single, multi or machines, GUESTS=kvm-2009,kvm-default, SUITE=trixie or bookworm)
+lab-up: setup ## bring the embedded lab up (LINK=100mbit, TOPOLOGY=containers, machine-pairs, machines, migration, multi or single, GUESTS=kvm-2009,kvm-default, SUITE=trixie or bookworm)
 	@$(VMTOLL) lab up --link $(LINK) --topology $(TOPOLOGY) $(if $(GUESTS),--guests $(GUESTS))
 
-lab-down: setup ## remove the embedded lab without a trace
+lab-down: setup ## remove the embedded lab
 	@$(VMTOLL) lab down
 
 lab-status: setup ## show whether the lab is up and every machine answers
 	@$(VMTOLL) lab status
 
-provision: setup ## bring the machines of INVENTORY (default: the lab) into their state
+provision: setup ## install servers, sites and load tools on the machines of INVENTORY (default: the lab)
 	@$(VMTOLL) provision $(LAB_OPTIONS) $(AGREED)
 
 status: setup ## list what vmtoll changed on the machines of INVENTORY and has not undone
 	@$(VMTOLL) status $(LAB_OPTIONS)
 
-unprovision: setup ## restore the machines of INVENTORY to what they were (YES=1: without a question)
+unprovision: setup ## restore the machines of INVENTORY to what they were (YES=1: do not ask)
 	@$(VMTOLL) unprovision $(LAB_OPTIONS) $(AGREED)
 
 preflight: setup ## check the machines of INVENTORY (default: the lab) before anything runs
@@ -85,7 +85,7 @@ run: setup ## run an experiment (E=demo; E=all: every published one; SCALE=small
 campaign: setup ## run experiments (E="demo …") on every test bed of INVENTORY in parallel (SCALE=, LIMIT=)
 	@$(VMTOLL) campaign run $(E) $(if $(SCALE),--scale $(SCALE)) $(LAB_OPTIONS)
 
-replication: setup ## write the page over the published claims of the last E=all again
+replication: setup ## write the report on the published claims of the last E=all again
 	@$(VMTOLL) replication
 
 report: setup ## write a run's report again (RUN=results/latest)
@@ -113,18 +113,15 @@ bench-fleet: setup-tests ## time and memory of the analysis of 10,000 test beds,
 	@.venv/bin/pip install -q --require-hashes -r tests/spark.txt
 	@.venv/bin/python -m benchmarks.fleet
 
-bench-verdicts: setup ## how often a page is wrong and what it can see, by simulation; writes the table and chart in docs
+bench-verdicts: setup ## how often a report is wrong and what it finds, by simulation; writes the table and chart in docs
 	@.venv/bin/python -m benchmarks.verdicts
 	@.venv/bin/python -m benchmarks.until
 
 bench-control-runs: setup ## how often A/A controls of RUNS differ; writes the table and the CSV in docs
 	@.venv/bin/python -m benchmarks.control_runs $(RUNS)
 
-bench-histories: setup ## how often `vmtoll watch` is wrong and what it sees, by simulation; writes the table in docs
+bench-histories: setup ## how often `vmtoll watch` is wrong and what it finds, by simulation; writes the table in docs
 	@.venv/bin/python -m benchmarks.histories
-
-changelog: setup-tests ## print what the next release changes, from changelog.d
-	@.venv/bin/towncrier build --draft --version next
 
 lock: setup-tests ## pin the Python environments again (takes minutes)
 	@scripts/lock

@@ -56,9 +56,9 @@ class Rule(StrEnum):
     half of what the anchors differed by at first.
     """
 
-    ANCHORS = "both anchors"
-    MIDPOINT = "the anchors' midpoint"
-    GOOD_ONLY = "the good anchor alone"
+    ANCHORS = "known good and known bad"
+    MIDPOINT = "the midpoint of known good and known bad"
+    GOOD_ONLY = "the known good alone"
 
 
 @dataclass(frozen=True)

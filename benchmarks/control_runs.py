@@ -69,7 +69,7 @@ def control_run(run: Run) -> ControlRun | None:
 def table(runs: Sequence[ControlRun]) -> str:
     """A Markdown table: a row for each experiment."""
     lines = ["| experiment | runs | blocks | trials, valid | comparisons | equivalent | undecided | not judged "
-             "| different | pages with any |", "|---|" + "---|" * 9]  # fmt: skip
+             "| different | reports with any |", "|---|" + "---|" * 9]  # fmt: skip
     for name in sorted({run.experiment for run in runs}):
         of_experiment = [run for run in runs if run.experiment == name]
         kinds = sum((run.verdicts for run in of_experiment), Counter[Kind]())

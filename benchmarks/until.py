@@ -146,7 +146,7 @@ def _design(noise: Noise, half_width: float, blocks: int, logs: Floats, shift: f
 def table(rows: list[Design]) -> str:
     """A Markdown table, a row for each noise and design."""
     lines = [
-        "| noise | blocks | on average | wrong pages | 95% intervals, equal | 95% interval, different "
+        "| noise | blocks | on average | wrong reports | 95% intervals, equal | 95% interval, different "
         "| deciding interval, different | finds 3% |",
         "|---|---|---|---|---|---|---|---|",
     ]

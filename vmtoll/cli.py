@@ -1,4 +1,4 @@
-"""vmtoll: what a KVM guest costs against bare metal, for a web workload, with evidence."""
+"""Measures what virtualization, or any other change, costs a web service."""
 
 import codecs
 import errno
@@ -34,8 +34,7 @@ _PANELS: Mapping[str, Mapping[str, str]] = {
     },
     "Read": {
         "show": "show", "explain": "explain", "report": "report", "notebook": "notebook", "site": "site",
-        "replication": "replication", "campaign-report": "campaign:campaign_report",
-        "partition": "campaign:partition", "migrate": "migrate",
+        "replication": "replication", "partition": "campaign:partition", "convert": "convert",
     },
     "Plan": {"capacity": "capacity", "workload": "workload:app"},
     "Share": {"publish": "publish", "compare": "compare", "replay": "replay"},
@@ -80,9 +79,7 @@ class _Program(CommandGroup):
 
     @property
     def epilog(self) -> str:
-        """Examples, and the exit codes of all commands."""
-        for name in _PANEL_OF:
-            _command(name)
+        """Examples, and the exit codes that all commands share."""
         return describe("", "vmtoll demo", "vmtoll list", "vmtoll run tails", "vmtoll show results/latest")
 
     @epilog.setter

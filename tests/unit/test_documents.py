@@ -5,21 +5,39 @@ A generated table stands between `<!-- generated: NAME -->` and `<!-- end -->`; 
 
 import importlib
 import re
+import shlex
 import subprocess
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
-from tests.support.committed_run import DEMO
-from vmtoll import loadgen
+from tests.support.command_line import parse
+from tests.support.committed_run import DEMO, committed_runs
+from vmtoll import cli, loadgen
+from vmtoll.access_log.make import DEADLINE_MS, LARGEST_SITE_BYTES
+from vmtoll.analysis.history import MOST_NIGHTS
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
+from vmtoll.commands.ab import ab
+from vmtoll.commands.bisect import DEFAULT_UNTIL
+from vmtoll.commands.campaign import run_campaign
+from vmtoll.commands.watch import watch
+from vmtoll.commands.workload import from_log
 from vmtoll.guests import profiles
-from vmtoll.model.finding import FINDINGS, Code, Influence
+from vmtoll.model.experiment import Experiment
+from vmtoll.model.finding import FINDINGS, Code, Influence, Validity
+from vmtoll.model.first_answer import FirstAnswer
 from vmtoll.model.hardware import Hardware
+from vmtoll.model.inventory import HostVars
+from vmtoll.model.operation import Operation
 from vmtoll.paths import PROJECT
 from vmtoll.preflight.checks import inventory as check
 from vmtoll.preflight.lab import Lab
@@ -28,7 +46,9 @@ from vmtoll.report.words import GLOSSARY, MARGIN, percent
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.machines import load_inventory
 from vmtoll.spec.server import read_servers
+from vmtoll.spec.workload import load_workloads
 from vmtoll.statistics import thresholds
+from vmtoll.statistics.change_points import FEWEST_NIGHTS
 from vmtoll.trial import gates
 
 README, REAL_HOSTS, PLANNING = "README.md", "docs/real-hosts.md", "docs/planning.md"
@@ -243,6 +263,21 @@ def _load_tools() -> str:
     return "\n".join([head, "|---|---|---|---|---|---|---|", *rows])
 
 
+def _open_loop_tools() -> str:
+    """Workloads with tails, by the tool that measures them."""
+    registry = Registry()
+    workloads = {name: one for file in registry.workloads() for name, one in load_workloads(file, registry).items()}
+    open_loops = {name: one for name, one in workloads.items() if one.kind in ("rate", "sweep", "search")}
+    rows = []
+    for tool in sorted({workload.tool for workload in open_loops.values()}):
+        names = {name: workload.crosscheck for name, workload in open_loops.items() if workload.tool == tool}
+        alone = ", ".join(f"`{name}`" for name in names if not names[name])
+        checked = ", ".join(f"`{name}` ({names[name]})" for name in names if names[name])
+        rows.append(f"| {tool} | {alone} | {checked} |")
+    head = "| tool | workloads without a cross-check | workloads with a cross-check (by) |"
+    return "\n".join([head, "|---|---|---|", *rows])
+
+
 def _glossary() -> str:
     """Each term by its heading, with the anchor that it has on every page of a run."""
     terms = sorted(GLOSSARY.items(), key=lambda term: term[1][0].casefold())
@@ -254,7 +289,7 @@ _TICKS = {1.0: "1 s", 1e-2: "10 ms", 1e-3: "1 ms", 1e-6: "1 µs", 1e-9: "1 ns"}
 # When a gate fires, with the limits of vmtoll/trial/gates.py.
 _FIRES: Mapping[Code, str] = {
     Code.CLIENT_SATURATED: f"the tool used more than {thresholds.BUSY:.0%} of the CPU time that its threads could "
-    "have had (no gate for a single user). `ramp`: a request found no free descriptor or port",
+    "have had (never for a single user). `ramp`: a request found no free descriptor or port",
     Code.CLIENT_STARVED: f"background processes used more than {gates.CLIENT_BACKGROUND_PCT:g}% of the client's CPUs "
     f"and more than {gates.AT_REST_S * 1e3:g} ms, and less than {gates.CLIENT_IDLE_PCT:g}% was idle",
     Code.RATE_NOT_REACHED: f"the client kept to less than {thresholds.RATE_REACHED:.0%} of the rate when it was "
@@ -299,6 +334,23 @@ _INFLUENCES = {
 }  # fmt: skip
 
 
+def _committed_runs() -> str:
+    """Each experiment of the committed runs: its trials by validity, and the findings that most of them have."""
+    rows = []
+    for folder in committed_runs():
+        run = load_run(folder)
+        accelerators = sorted({run.accelerator(guest).upper() for guest in run.guests})
+        trials = Counter(record.validity for record in run.trials)
+        findings = Counter(code for record in run.trials for code in sorted({found.code for found in record.findings}))
+        common = ", ".join(f"`{code}`" for code, _ in findings.most_common(2))
+        link = f"[{folder.parent.name}](../{folder.relative_to(PROJECT)}/)"
+        rows.append(
+            f"| {link} | {', '.join(accelerators)} | {trials[Validity.VALID]}, {trials[Validity.SUSPECT]} | {common} |"
+        )
+    head = "| run | guest | trials valid, suspect | most frequent findings |"
+    return "\n".join([head, "|---|---|---|---|", *rows])
+
+
 def _demo() -> str:
     """What `vmtoll show` prints of the committed demo."""
     run = load_run(DEMO)
@@ -316,9 +368,11 @@ TABLES: dict[str, Callable[[], str]] = {
             for code, kind in FINDINGS.items()
         ]
     ),
+    "committed runs": _committed_runs,
     "glossary": _glossary,
     "links": _links,
     "what load tools can do": _load_tools,
+    "tools of open loops": _open_loop_tools,
     "TLS of load tools": _tls_tools,
     "TLS of servers": _tls_servers,
     "uploads": _uploads,
@@ -375,3 +429,143 @@ def test_there_is_one_tagline() -> None:
     assert f'title: "vmtoll: {tagline[1][0].lower()}{tagline[1][1:]}"' in text_of("CITATION.cff")
     assert f"site_description: {tagline[1]}\n" in text_of("mkdocs.yml")
     assert f"vmtoll {tagline[1][0].lower()}{tagline[1][1:]}:" in text_of(README)
+    assert cli.__doc__ == f"{tagline[1]}."
+
+
+def _default(command: Callable[..., object], option: str) -> Any:
+    """The value of an option that is not given."""
+    return signature(command).parameters[option].default
+
+
+def _key(model: type[BaseModel], name: str) -> Any:
+    """The default of a key."""
+    return model.model_fields[name].default
+
+
+# Document → sentences or parts of them, with the numbers that the program has.
+CLAIMS: Mapping[str, Sequence[str]] = {
+    README: (
+        f"the whole interval lies within ±{_key(Experiment, 'margin_pct'):g}%",
+        f"The aim is at most 1 report in {1 / thresholds.ALPHA:g}",
+    ),
+    "docs/method.md": (
+        f"An experiment has {_key(Experiment, 'blocks')} blocks by default, `vmtoll ab` {_default(ab, 'blocks')}.",
+        f"The aim is at most 1 report in {1 / thresholds.ALPHA:g}",
+        f"show with {thresholds.POWER:.0%} power",
+    ),
+    "docs/statistics.md": (
+        f'"equal" means that it lies within ±{thresholds.MARGIN:.0%}',
+        f"at most {thresholds.ALPHA:.0%} of reports",
+        f"| α | {thresholds.ALPHA:g} |",
+        f"| power | {thresholds.POWER:g} |",
+        f"| fewest units | {thresholds.MIN_BLOCKS} and {thresholds.MIN_EQUIVALENT_BLOCKS} blocks; "
+        f"{thresholds.MIN_BOOTS} and {thresholds.MIN_EQUIVALENT_BOOTS} boots |",
+    ),
+    "docs/how-to/watch-every-night.md": (
+        f"worse by `--at-least` percent or more ({_default(watch, 'at_least'):g} by default)",
+        f"has fewer than {FEWEST_NIGHTS} nights",
+        f"The newest {MOST_NIGHTS} nights count.",
+    ),
+    "docs/how-to/find-what-made-it-slower.md": (
+        f"(default: `{DEFAULT_UNTIL.half_width_pct:g},{DEFAULT_UNTIL.at_most_min:g}`)",
+    ),
+    "docs/how-to/what-an-operation-costs.md": (f"its `limit_s` ({_key(Operation, 'limit_s'):g} s)",),
+    "docs/how-to/how-long-until-it-serves.md": (
+        f"a request every {_key(FirstAnswer, 'every_ms'):g} ms",
+        f"within `limit_s` ({_key(FirstAnswer, 'limit_s'):g} s)",
+    ),
+    "docs/how-to/run-a-campaign.md": (f"measured in parallel (default: {_default(run_campaign, 'forks')})",),
+    "docs/campaigns.md": (f"measured in parallel (default: {_default(run_campaign, 'forks')})",),
+    PLANNING: (
+        f"`deadline_ms` (default: {DEADLINE_MS:g})",
+        f"(`--lines`, default {_default(from_log, 'lines'):,})",
+        f"above `--idle-s` ({_default(from_log, 'idle_s')} s)",
+        f"exceed {LARGEST_SITE_BYTES // 2**20} MiB",
+    ),
+    "docs/troubleshooting.md": (f"waits for the machine ({_key(HostVars, 'back_s'):g} s",),
+}
+
+
+@pytest.mark.parametrize("document", CLAIMS)
+def test_numbers_in_sentences_are_those_of_the_program(document: str) -> None:
+    text = text_of(document)
+    assert [claim for claim in CLAIMS[document] if claim not in text] == []
+
+
+def test_lists_of_topologies_and_profiles_are_complete() -> None:
+    topologies = sorted(file.stem for file in (PROJECT / "playbooks" / "topologies").glob("*.yml"))
+    table = text_of("docs/reference/embedded-lab.md").partition("| topology | machines |\n")[2].partition("\n\n")[0]
+    assert sorted(re.findall(r"^\| `([\w-]+)`", table, re.MULTILINE)) == topologies
+    (line,) = re.findall(r"^lab-up:.*$", text_of("Makefile"), re.MULTILINE)
+    named = re.findall(r"TOPOLOGY=(.*?), GUESTS", line)[0]
+    assert sorted(re.split(r", | or ", named)) == topologies
+    assert f"in {('no', 'one', 'two', 'three', 'four', 'five', 'six', 'seven')[len(topologies)]} topologies" in text_of(
+        "CHANGELOG.md"
+    )
+    shipped = {file.stem for file in (PROJECT / "vm-images" / "guests").glob("*.yml")}
+    table = text_of("docs/guests.md").partition("| profile | what it is |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`(kvm-[\w-]+)`", re.sub(r"(?m)^(\|[^|]*\|).*$", r"\1", table))) == shipped
+
+
+def test_servers_without_a_package_are_named() -> None:
+    (sentence,) = re.findall(r"^(.*) appear in published experiments", text_of("docs/extending.md"), re.MULTILINE)
+    sources = {server.name for server in read_servers() if server.source}
+    assert set(re.split(r", | and ", sentence)) == sources
+    assert f"**These {('five', 'six', 'seven')[len(sources) - 5]} are not verified here**" in text_of(
+        "docs/extending.md"
+    )
+
+
+def test_published_experiments_are_listed() -> None:
+    registry = Registry()
+    files = {name: registry.experiment_file(name).read_text(encoding="utf-8") for name in registry.experiments()}
+    published = {name for name, text in files.items() if yaml.safe_load(text).get("source")}
+    assert set(re.findall(r"^\|.*?\[`([\w-]+)`\]", text_of("docs/published-experiments.md"), re.MULTILINE)) == published
+
+
+def test_the_demo_has_no_cross_check() -> None:
+    registry = Registry()
+    demo = yaml.safe_load(registry.experiment_file("demo").read_text(encoding="utf-8"))
+    workloads = [one for name in demo["workloads"] for one in load_workloads(name, registry).values()]
+    assert "that of `vmtoll demo` has none" in text_of("docs/method.md")
+    assert not any(workload.crosscheck for workload in workloads)
+
+
+def test_only_the_readme_has_minutes_of_commands() -> None:
+    """Every other place would have to be measured again, too."""
+    for document in ["Makefile", "CONTRIBUTING.md", *(set(DOCUMENTS) - {README, "docs/evidence.md"})]:
+        for command in minutes():
+            lines = re.findall(rf"^.*{command}\b.*$|^{command.split()[1]}:.*$", text_of(document), re.MULTILINE)
+            assert not [line for line in lines if re.search(r"\d+ (s|min|minutes)\b", line)], f"{document}: {command}"
+
+
+def test_the_readme_claims_nothing_that_was_not_run() -> None:
+    native = next(row for row in rows_of_tables("docs/evidence.md") if row[:2] == ["KVM", "native"])
+    assert (native[2] == "not run") == ("Nobody has measured native KVM" in text_of(README))
+    accelerators = {run.accelerator(guest) for run in map(load_run, committed_runs()) for guest in run.guests}
+    assert (accelerators == {"tcg"}) == ("committed-runs.md) were emulated" in text_of(README))
+    python = re.search(r'^requires-python = ">=(.*)"$', text_of("pyproject.toml"), re.MULTILINE)
+    assert python
+    assert f"Python {python[1]} or later" in text_of("docs/support.md")
+    assert f"Python {python[1]} or later" in text_of("docs/how-to/install.md")
+
+
+def commands_of(document: str) -> list[list[str]]:
+    """What follows `vmtoll` in the shell blocks of a document, without commands that leave something out."""
+    text = "\n".join(blocks(document, "sh")).replace("\\\n", " ")
+    text = re.sub(r"^ *cat > .*?^ *END$", "", text, flags=re.DOTALL | re.MULTILINE)
+    found = []
+    for line in text.splitlines():
+        words = shlex.split(line, comments=True)
+        ends = [n for n, word in enumerate(words) if word in ("&&", "|")]
+        for start, end in pairwise([-1, *ends, len(words)]):
+            command = words[start + 1 : end]
+            if "vmtoll" in command[:4] and "…" not in command:
+                found.append(command[command.index("vmtoll") + 1 :])
+    return found
+
+
+@pytest.mark.parametrize("document", [name for name in [*DOCUMENTS, "results/README.md"] if commands_of(name)])
+def test_commands_of_the_documents_are_ones_that_the_program_takes(document: str) -> None:
+    for words in commands_of(document):
+        parse(words)

@@ -59,7 +59,7 @@ def experiment_of(design: Design, sitting: Sitting, builds: Builds) -> dict[str,
         arm: {**design.change, "apply": builds.filled(design.apply, candidate)}
         for arm, candidate in sitting.arms.items()
     }
-    question = f"which anchor is {sitting.candidate} like?" if sitting.task is Task.STEP else "which arm is worse?"
+    question = f"is {sitting.candidate} good or bad?" if sitting.task is Task.STEP else "which side is worse?"
     return {
         **design.keys, "question": question, "environments": list(changes), "baseline": GOOD, "changes": changes,
         "noise_floor": None,
@@ -98,7 +98,7 @@ def metric_of(design: Design, scenario: Scenario) -> Metric:
     if design.metric is None:
         return next(metric for metric in METRICS.values() if metric.is_primary and loop in metric.loops)
     if loop not in design.metric.loops:
-        raise UserError(f"--metric {design.metric.name}: {scenario.workload} has no such figure; give another")
+        raise UserError(f"--metric {design.metric.name}: {scenario.workload} does not measure it; give another")
     return design.metric
 
 

@@ -47,12 +47,13 @@ describe(
     "vmtoll ab kvm-2009 kvm-default",
     "vmtoll ab metal kvm-default --server nginx --workload site-steady --until 2,30",
     "vmtoll ab old new -i lab.yml --metric tail --at-most-min 20 --junit ab.xml",
-    "vmtoll ab metal no-thp -i lab.yml --apply 'thp never' --revert 'thp madvise'",
+    "vmtoll ab metal no-thp -i lab.yml --apply 'echo never >/sys/kernel/mm/transparent_hugepage/enabled' \\\n"
+    "        --revert 'echo madvise >/sys/kernel/mm/transparent_hugepage/enabled'",
     "vmtoll ab kvm-default fewer-exits -i lab.yml --on host --boots --apply 'virsh define new.xml' \\\n"
     "        --revert 'virsh define old.xml'",
     exits={
-        Exit.WORSE: "the second environment is worse in a figure that counts",
-        Exit.UNDECIDED: "none is worse, and one is undecided",
+        Exit.WORSE: "the second environment is worse in a metric that counts",
+        Exit.UNDECIDED: "no metric is worse, and at least one is undecided",
         ERROR: "error",
         2: "",
     },
@@ -62,32 +63,34 @@ describe(
 def ab(
     baseline: Annotated[
         str,
-        typer.Argument(
-            help="Environment that the other is compared with: metal, or a guest's.", autocompletion=values.environments
-        ),
+        typer.Argument(help="Baseline: the environment to compare with.", autocompletion=values.environments),
     ],
-    other: Annotated[str, typer.Argument(help="Environment that is judged.", autocompletion=values.environments)],
+    other: Annotated[str, typer.Argument(help="Environment to judge.", autocompletion=values.environments)],
     server: Annotated[
         list[str] | None,
-        typer.Option(help="Server; several times for several (default: nginx).", autocompletion=values.servers),
+        typer.Option(help="Server (repeatable; default: nginx).", autocompletion=values.servers),
     ] = None,
     workload: Annotated[
         list[str] | None,
-        typer.Option(help="Workload, likewise (default: site-steady).", autocompletion=values.workloads),
+        typer.Option(help="Workload (repeatable; default: site-steady).", autocompletion=values.workloads),
     ] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(help=f"Figure that counts, likewise: {', '.join(METRICS)} (default: the main one of each load)."),
+        typer.Option(
+            help=f"Metric that counts (repeatable): {', '.join(METRICS)}. Default: the main one of each load."
+        ),
     ] = None,
-    blocks: Annotated[int, typer.Option(help="Pairs of trials; with --until, up to the first look.", min=6)] = 8,
-    duration_s: Annotated[float, typer.Option(help="Load of a trial in seconds.", min=0.1)] = 2.0,
+    blocks: Annotated[
+        int, typer.Option(help="Number of blocks: paired trials (with --until: before the first check).", min=6)
+    ] = 8,
+    duration_s: Annotated[float, typer.Option(help="Seconds of load in a trial.", min=0.1)] = 2.0,
     until: UntilOption = None,
     at_most_min: Annotated[
-        float | None, typer.Option(help="Measure nothing if it would take longer, in minutes.", min=0)
+        float | None, typer.Option(help="Refuse to start if it would take more than this many minutes.", min=0)
     ] = None,
     apply: Annotated[
         str | None,
-        typer.Option(help="Command that makes the second environment, a name of your own, out of the first."),
+        typer.Option(help="Command that turns the first environment into the second one, whose name you choose."),
     ] = None,
     revert: Annotated[str, typer.Option(help="Command that undoes --apply, between blocks and at the end.")] = "",
     differs_in: Annotated[list[str] | None, typer.Option(help=f"{DIFFERS_IN} Default: anything.")] = None,
@@ -95,21 +98,30 @@ def ab(
         Literal["machine", "host"], typer.Option(help="Where --apply and --revert run: the machine, or its KVM host.")
     ] = "machine",
     boots: Annotated[
-        bool, typer.Option("--boots", help="Boot the machine after both; a guest gets a new QEMU process.")
+        bool,
+        typer.Option(
+            "--boots", help="Reboot the machine after --apply and after --revert; a guest gets a new QEMU process."
+        ),
     ] = False,
-    command_limit_s: Annotated[float, typer.Option(help="Time limit of a command in seconds.", min=1)] = 600.0,
+    command_limit_s: Annotated[
+        float, typer.Option(help="Time limit of --apply and of --revert in seconds.", min=1)
+    ] = 600.0,
     link: Annotated[str, typer.Option(help="Rate of the client's link: unshaped, 100mbit, …")] = "unshaped",
     inventory: InventoryOption = None,
     limit: LimitOption = None,
     resume: ResumeOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the schedule and the time it will take.")] = False,
-    junit: Annotated[Path | None, typer.Option(help="File for the verdicts as a JUnit report.", dir_okay=False)] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the schedule and how long it takes; measure nothing.")
+    ] = False,
+    junit: Annotated[
+        Path | None, typer.Option(help="Write the verdicts to this file as a JUnit report.", dir_okay=False)
+    ] = None,
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
     """Compare two environments and answer in one sentence; the exit code says whether the second is worse.
 
-    Without --inventory it measures in the embedded lab, and makes the guests that are missing there.
+    Without --inventory it measures in the embedded lab, and creates the guests that the lab lacks.
     """
     for name in metric or []:
         if name not in METRICS:
@@ -143,7 +155,7 @@ def _check_metrics(planned: "Plan", metrics: Sequence[str]) -> None:
     for name in metrics:
         if loops.isdisjoint(METRICS[name].loops):
             names = ", ".join(planned.resolved.workloads)
-            raise UserError(f"--metric {name}: {names} has no such figure; give another --metric, or a --workload")
+            raise UserError(f"--metric {name}: {names} does not measure it; give another --metric, or a --workload")
 
 
 def _answer(folder: Path, metrics: Sequence[str], junit: Path | None, *, as_json: bool) -> Exit:

@@ -43,14 +43,16 @@ DEFAULT_UNTIL = Until(half_width_pct=1.0, at_most_min=10.0)
 describe(
     "bisect",
     "vmtoll bisect --git ~/src/lighttz --good v1.2 --bad main --build 'make -C {folder}' \\\n"
-    "        --apply 'cp {folder}/build/lighttz /opt/lighttz' --server lighttz --metric cpu",
-    "vmtoll bisect --candidates qemu.txt --apply 'ln -sfn {candidate} /usr/local/bin/qemu' --on host --boots \\\n"
-    "        --machine kvm-default -i lab.yml",
+    "        --apply 'cp {folder}/build/lighttz /opt/lighttz' \\\n"
+    "        --revert 'cp /opt/lighttz.installed /opt/lighttz' --server lighttz --metric cpu",
+    "vmtoll bisect --candidates qemu.txt --apply 'ln -sfn {candidate} /usr/local/bin/qemu' \\\n"
+    "        --revert 'ln -sfn /usr/bin/qemu-system-x86_64 /usr/local/bin/qemu' \\\n"
+    "        --machine kvm-default --on host --boots -i lab.yml",
     "git bisect run vmtoll bisect --git . --good v1.2 --bad main --judge HEAD --build … --apply …",
     exits={
         Exit.WORSE: "with --judge: the candidate is bad",
         Exit.UNDECIDED: "several candidates are left (with --judge: undecided, or skipped)",
-        ERROR: "error, or the anchors do not differ",
+        ERROR: "error, or the known good and the known bad candidate do not differ",
         2: "",
     },
 )
@@ -67,53 +69,68 @@ class Asked:
 
 def bisect(
     apply: Annotated[
-        str, typer.Option(help="Command that puts a candidate in place on the machine: {candidate}, {folder}.")
+        str,
+        typer.Option(help="Command that installs a candidate on the machine; may contain {candidate} and {folder}."),
     ],
     candidates: Annotated[
-        Path | None, typer.Option(help="File with a candidate a line, from good to bad.", exists=True, dir_okay=False)
+        Path | None,
+        typer.Option(help="File with one candidate per line, from good to bad.", exists=True, dir_okay=False),
     ] = None,
     git: Annotated[
         Path | None,
         typer.Option(help="Repository whose commits from --good to --bad are the candidates.", file_okay=False),
     ] = None,
-    good: Annotated[str | None, typer.Option(help="Good candidate, or commit (default: the first listed).")] = None,
-    bad: Annotated[str | None, typer.Option(help="Bad candidate, or commit (default: the last listed).")] = None,
-    build: Annotated[
-        str, typer.Option(help="Command that builds a candidate, once, here, in its {folder}; failures are skipped.")
-    ] = "",
-    revert: Annotated[str, typer.Option(help="Command that restores the machine, at the end and after a kill.")] = "",
-    judge: Annotated[
-        str | None, typer.Option(help="Judge this candidate alone, with the exit code that `git bisect run` takes.")
+    good: Annotated[
+        str | None, typer.Option(help="Known good candidate or commit (default: the first listed).")
     ] = None,
-    skip: Annotated[list[str] | None, typer.Option(help="Candidate to skip; several times for several.")] = None,
-    machine: Annotated[str, typer.Option(help="Environment whose machine the candidates are put on.")] = METAL,
+    bad: Annotated[str | None, typer.Option(help="Known bad candidate or commit (default: the last listed).")] = None,
+    build: Annotated[
+        str,
+        typer.Option(
+            help="Command that builds a candidate on this machine, in its {folder}; vmtoll skips candidates that fail."
+        ),
+    ] = "",
+    revert: Annotated[
+        str,
+        typer.Option(
+            help="Command that restores the machine, at the end and after a kill; without it the last candidate stays."
+        ),
+    ] = "",
+    judge: Annotated[
+        str | None, typer.Option(help="Judge only this candidate, with an exit code for `git bisect run`.")
+    ] = None,
+    skip: Annotated[list[str] | None, typer.Option(help="Candidate to skip (repeatable).")] = None,
+    machine: Annotated[str, typer.Option(help="Environment whose machine gets the candidates.")] = METAL,
     differs_in: Annotated[
         list[str] | None,
-        typer.Option(help=f"{DIFFERS_IN} Default: anything; with --build and without --boots the binary."),
+        typer.Option(help=f"{DIFFERS_IN} Default: anything; with --build and without --boots: binary."),
     ] = None,
     on: Annotated[
         Literal["machine", "host"], typer.Option(help="Where --apply and --revert run: the machine, or its KVM host.")
     ] = "machine",
     boots: Annotated[
-        bool, typer.Option("--boots", help="Boot the machine after --apply; a guest gets a new QEMU process.")
+        bool, typer.Option("--boots", help="Reboot the machine after --apply; a guest gets a new QEMU process.")
     ] = False,
-    command_limit_s: Annotated[float, typer.Option(help="Time limit of a command in seconds.", min=1)] = 600.0,
-    server: Annotated[str, typer.Option(help="Server.")] = "nginx",
-    workload: Annotated[str, typer.Option(help="Workload with one load.")] = "site-steady",
+    command_limit_s: Annotated[
+        float, typer.Option(help="Time limit of --build, --apply and --revert in seconds.", min=1)
+    ] = 600.0,
+    server: Annotated[str, typer.Option(help="Server to load.")] = "nginx",
+    workload: Annotated[str, typer.Option(help="Workload; must define exactly one load.")] = "site-steady",
     metric: Annotated[
-        str | None, typer.Option(help=f"Figure that decides: {', '.join(METRICS)} (default: the load's main one).")
+        str | None, typer.Option(help=f"Metric that decides: {', '.join(METRICS)} (default: the load's main one).")
     ] = None,
     until: UntilOption = None,
-    blocks: Annotated[int, typer.Option(help="Blocks up to a sitting's first look.", min=6)] = 8,
-    duration_s: Annotated[float, typer.Option(help="Load of a trial in seconds.", min=0.1)] = 2.0,
+    blocks: Annotated[int, typer.Option(help="Blocks of a step before its first check.", min=6)] = 8,
+    duration_s: Annotated[float, typer.Option(help="Seconds of load in a trial.", min=0.1)] = 2.0,
     at_most_min: Annotated[
-        float | None, typer.Option(help="Measure nothing if it could take longer, in minutes.", min=0)
+        float | None, typer.Option(help="Refuse to start if it could take more than this many minutes.", min=0)
     ] = None,
     link: Annotated[str, typer.Option(help="Rate of the client's link: unshaped, 100mbit, …")] = "unshaped",
     inventory: InventoryOption = None,
     limit: LimitOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the candidates and the time it could take.")
+        bool,
+        typer.Option("--dry-run", help="Print the number of candidates and how long it could take; measure nothing."),
     ] = False,
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
@@ -129,7 +146,7 @@ def bisect(
     if (candidates is None) == (git is None):
         raise UserError("give either --candidates FILE or --git REPOSITORY")
     if "{candidate}" not in apply and "{folder}" not in apply:
-        raise UserError("--apply: has neither {candidate} nor {folder}, so that all candidates are the same; add one")
+        raise UserError("--apply: must contain {candidate} or {folder}; otherwise every candidate is the same")
     keys = {
         "servers": [server], "workloads": [workload], "blocks": blocks, "warmup_s": min(0.5, duration_s),
         "duration_s": duration_s, "link": link,
@@ -214,7 +231,7 @@ def _judged(asked: Asked, judge: str) -> str:
     """
     candidate = _named(asked, judge)
     if not asked.repository and candidate not in asked.candidates:
-        raise UserError(f"--judge {judge}: is no candidate of the list; correct it, or add it there")
+        raise UserError(f"--judge {judge}: is not in the list of candidates; correct it, or add it there")
     return candidate
 
 
@@ -226,7 +243,9 @@ def _skip(kept: "BisectionStore", asked: Asked, skipped: list[str]) -> None:
     for text in skipped:
         candidate = _named(asked, text)
         if candidate not in kept.bisection.candidates[1:-1]:
-            raise UserError(f"--skip {text}: is no candidate between the anchors; correct it, or leave it out")
+            raise UserError(
+                f"--skip {text}: is not between the known good and the known bad candidate; correct it, or leave it out"
+            )
         if candidate not in kept.bisection.answers():
             sitting = step(kept.bisection, candidate)
             kept.end(SittingResult(sitting=sitting, answer=SittingAnswer.SKIPPED, why="is to be skipped (--skip)"))
@@ -252,9 +271,9 @@ def _takes_text(takes: Mapping[str, Any]) -> str:
 
     requests = f"{requests_text(takes['requests_to_first_looks'])} requests to {', '.join(takes['servers'])}"
     return (
-        f"{plural(takes['candidates_left'], 'candidate')} between the anchors: at most "
-        f"{plural(takes['sittings'], 'sitting')} and {takes['at_most_min']:g} minutes; up to their first looks in the "
-        f"order of {requests}; without builds"
+        f"{plural(takes['candidates_left'], 'candidate')} between known good and known bad: at most "
+        f"{plural(takes['sittings'], 'step')} and {takes['at_most_min']:g} minutes, without builds; up to the first "
+        f"checks in the order of {requests}"
     )
 
 
@@ -262,7 +281,7 @@ def _check_time(takes: Mapping[str, Any], at_most_min: float | None) -> None:
     if at_most_min is not None and takes["at_most_min"] > at_most_min:
         raise UserError(
             f"it could take {takes['at_most_min']:g} minutes, and --at-most-min is {at_most_min:g}: give --until fewer "
-            "minutes a sitting, or fewer candidates"
+            "minutes per step, or fewer candidates"
         )
 
 

@@ -1,4 +1,4 @@
-"""The commands of campaigns: campaign run, submit, status, report; partition, campaign-report."""
+"""The commands of campaigns: campaign run, submit, status, report; partition."""
 
 import shlex
 import signal
@@ -79,7 +79,7 @@ def run_campaign(
     inventory: InventoryOption = None,
     bed: Annotated[
         str | None,
-        typer.Option(help="Measure this test bed by itself, as one job; its inventory may hold no other machine."),
+        typer.Option(help="Measure only this test bed, as one job; the inventory must hold no other machine."),
     ] = None,
     limit: LimitOption = None,
     scale: ScaleOption = None,
@@ -168,11 +168,17 @@ def submit_campaign(
     ] = None,
     sbatch: Annotated[
         list[str] | None,
-        typer.Option(help="Option for sbatch, as --sbatch=--partition=lab; several times for several."),
+        typer.Option(help="Option for sbatch, e.g. --sbatch=--partition=lab (repeatable)."),
     ] = None,
-    at_once: Annotated[int | None, typer.Option(min=1, help="Most test beds that are measured at once.")] = None,
+    at_once: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of test beds measured in parallel.")
+    ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write slices and list, and submit nothing; for engines other than Slurm.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Write the test beds' inventories and their list; submit nothing (for engines other than Slurm).",
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -218,12 +224,10 @@ def _absolute(dataset: "Location") -> str:
 
 @app.command("status", cls=CliCommand, epilog=describe("campaign status", "vmtoll campaign status /shared/spring"))
 def campaign_status(
-    folder: Annotated[
-        Path, typer.Argument(help="Folder of a campaign that was submitted.", exists=True, file_okay=False)
-    ],
+    folder: Annotated[Path, typer.Argument(help="Folder of a submitted campaign.", exists=True, file_okay=False)],
     as_json: JsonOption = False,
 ) -> None:
-    """Say what became of each test bed of a submitted campaign: done, running, pending, or why its job ended."""
+    """Print the state of each test bed of a submitted campaign: done, running, pending, or why its job ended."""
     from vmtoll.campaign import slurm  # noqa: PLC0415
     from vmtoll.campaign.campaign import bed_states  # noqa: PLC0415
 
@@ -252,22 +256,22 @@ describe(
 
 def partition(
     output: Annotated[
-        Path, typer.Option(help="Folder of the dataset; other runs in it stay.", callback=outside_bundles)
+        Path, typer.Option(help="Folder of the dataset; vmtoll keeps other runs in it.", callback=outside_bundles)
     ],
-    campaign: Annotated[str, typer.Option(help="Name of the campaign that they belong to.")],
+    campaign: Annotated[str, typer.Option(help="Name of the runs' campaign.")],
     runs: Annotated[
         list[Path] | None,
         typer.Argument(help="Folders of complete runs.", exists=True, file_okay=False, autocompletion=values.runs),
     ] = None,
-    testbed: Annotated[str | None, typer.Option(help="Name of the test bed that they were measured on.")] = None,
+    testbed: Annotated[str | None, typer.Option(help="Name of the runs' test bed.")] = None,
     is_to_compact: Annotated[
-        bool, typer.Option("--compact", help="Then merge the campaign's many small files into few.")
+        bool, typer.Option("--compact", help="Then merge the campaign's small files into a few large ones.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write runs as Parquet: <table>/campaign=…/testbed=…/experiment=…/<run-id>.parquet. Nothing is scrubbed.
 
-    `--compact` merges the files of all runs of the campaign. The rows stay the same, and `vmtoll campaign-report` may
+    `--compact` merges the files of all runs of the campaign. The rows stay the same, and `vmtoll campaign report` may
     read meanwhile.
     """
     from vmtoll.campaign import store  # noqa: PLC0415
@@ -291,9 +295,6 @@ def partition(
             print(f"{output}: {compaction.runs:,} runs merged, {files}")
     if as_json:
         answer(document, as_json=True)
-
-
-describe("campaign-report", "vmtoll campaign-report results/campaigns/demo_tails/data")
 
 
 @app.command(

@@ -18,7 +18,7 @@ describe("capacity", "vmtoll capacity results/latest --rate 2000 --p99-ms 50")
 def capacity(
     folder: RunArgument,
     rate: Annotated[
-        float | None, typer.Option(min=0.001, help="Requests per second that all machines together must answer.")
+        float | None, typer.Option(min=0.001, help="Requests per second for all machines together.")
     ] = None,
     p99_ms: Annotated[
         float | None, typer.Option(min=0.001, help="Objective: 99% answered within this many milliseconds.")
@@ -30,14 +30,16 @@ def capacity(
     availability: Annotated[
         float, typer.Option(min=0.001, max=99.9999, help="Objective: percent of requests answered with success.")
     ] = 99.9,
-    headroom: Annotated[float, typer.Option(min=0, help="Plan for this many percent more than the rate.")] = 30,
-    spare: Annotated[int, typer.Option(min=0, help="Machines (or guests) beyond those that are needed.")] = 1,
-    guests_per_host: Annotated[int, typer.Option(min=1, help="How many guests share a host.")] = 1,
+    headroom: Annotated[
+        float, typer.Option(min=0, help="Headroom: plan for this many percent more than the rate.")
+    ] = 30,
+    spare: Annotated[int, typer.Option(min=0, help="Spare machines (or guests).")] = 1,
+    guests_per_host: Annotated[int, typer.Option(min=1, help="Guests per host.")] = 1,
     host_cost_per_hour: Annotated[
-        float | None, typer.Option(min=0, help="What a host costs per hour, in your currency.")
+        float | None, typer.Option(min=0, help="Cost of a host per hour, in your currency.")
     ] = None,
     watts: Annotated[
-        float | None, typer.Option(min=0, help="What a host draws under load (default: what it counted itself, RAPL).")
+        float | None, typer.Option(min=0, help="Watts that a host draws under load (default: its own count, RAPL).")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

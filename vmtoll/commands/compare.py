@@ -18,7 +18,7 @@ BetweenRunsOption = Annotated[
     typer.Option(
         "--between-runs-pct",
         min=0.0,
-        help="Standard deviation of the ratio between runs of one machine, in percent, where earlier runs showed it.",
+        help="Standard deviation of the ratio between runs of one machine, in percent, if earlier runs showed it.",
     ),
 ]
 

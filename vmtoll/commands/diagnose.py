@@ -52,7 +52,9 @@ def diagnose(
             autocompletion=values.hosts,
         ),
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Every guest of the host, a line each, the worst first.")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="List every guest of the host on one line, the worst first.")
+    ] = False,
     inventory: InventoryOption = None,
     kvm_host: Annotated[
         str | None,
@@ -67,35 +69,33 @@ def diagnose(
         typer.Option(
             "--connect",
             "-c",
-            help="libvirt URI (default: qemu:///system, or the inventory's); omits guests that libvirt does not run.",
+            help="libvirt URI (default: qemu:///system, or the inventory's); then lists libvirt's guests only.",
         ),
     ] = None,
     measure: Annotated[
         Tuning | None,
         typer.Option(
-            help="Measure this step: take it and go back by turns, under load. The guest needs a client in the "
+            help="Measure this step: apply and undo it alternately, under load. The guest needs a client in the "
             "inventory, and a server from vmtoll (`vmtoll provision`)."
         ),
     ] = None,
     server: Annotated[
         list[str] | None,
-        typer.Option(
-            help="With --measure: server; several times for several (default: nginx).", autocompletion=values.servers
-        ),
+        typer.Option(help="With --measure: server (repeatable; default: nginx).", autocompletion=values.servers),
     ] = None,
     workload: Annotated[
         list[str] | None,
         typer.Option(
-            help="With --measure: workload, likewise (default: site-steady).", autocompletion=values.workloads
+            help="With --measure: workload (repeatable; default: site-steady).", autocompletion=values.workloads
         ),
     ] = None,
-    blocks: Annotated[int, typer.Option(help="With --measure: pairs of trials.", min=6)] = 8,
-    duration_s: Annotated[float, typer.Option(help="With --measure: load of a trial in seconds.", min=0.1)] = 2.0,
+    blocks: Annotated[int, typer.Option(help="With --measure: number of blocks (paired trials).", min=6)] = 8,
+    duration_s: Annotated[float, typer.Option(help="With --measure: seconds of load in a trial.", min=0.1)] = 2.0,
     until: UntilOption = None,
     at_most_min: Annotated[
-        float | None, typer.Option(help="Measure nothing if it would take longer, in minutes.", min=0)
+        float | None, typer.Option(help="Refuse to start if it would take more than this many minutes.", min=0)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --measure: print what it would do.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --measure: print the plan; change nothing.")] = False,
     yes: YesOption = False,
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
@@ -104,8 +104,8 @@ def diagnose(
 
     It reads the guest's definition and its host, and changes nothing; with --measure it changes the guest, and restores
     it. libvirt, Proxmox VE or plain QEMU may run the guest; for other monitors (Cloud Hypervisor, Firecracker) it shows
-    limits and threads. libvirt has tried each change of its own guests on a copy. The figures come from the newest
-    tuning run that was measured here, else from the one committed with vmtoll; each is named.
+    limits and threads. For a libvirt guest, libvirt tries each change on a copy first. The gains come from the newest
+    tuning run measured here, else from the one committed with vmtoll; the output names the run.
     """
     from vmtoll.report.diagnosis import lines, summary_lines  # noqa: PLC0415 (loads the analysis)
 

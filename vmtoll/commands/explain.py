@@ -13,7 +13,7 @@ describe("explain", "vmtoll explain results/latest", "vmtoll explain results/lat
 
 
 def explain(folder: RunArgument, as_json: JsonOption = False) -> None:
-    """Print where the time of a guest's exits goes: each reason's exits and µs per request, and the host's prices.
+    """Print which VM exits cost a guest's extra CPU time: count and µs per request of each reason, and cost per exit.
 
     For a run of an experiment with `explain: exits`. vmtoll reads the run and writes nothing.
     """

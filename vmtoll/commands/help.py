@@ -7,15 +7,15 @@ from typer.core import TyperCommand, TyperGroup
 
 # Command → examples; for a group and for the program itself (no name), those to begin with.
 EXAMPLES: dict[str, Sequence[str]] = {}
-# Command → its own exit codes; an empty text says that the command lacks this code of EXITS.
+# Command → its own exit codes; an empty text removes a code of EXITS.
 OWN_EXITS: dict[str, Mapping[int, str]] = {}
 ERROR = 128  # of a command whose exit code is a verdict: git bisect ends at this code and above
 EXITS: Mapping[int, str] = {
     0: "done",
-    2: "usage or configuration error, one line on stderr says what to do",
-    130: "interrupted (^C)",
-    141: "broken pipe (`| head`)",
+    2: "usage or configuration error (one line on stderr says what to do)",
 }
+# Of any command that something else ended.
+ENDED: Mapping[int, str] = {130: "interrupted (^C)", 141: "broken pipe (`| head`)"}
 
 
 def describe(command: str, *examples: str, exits: Mapping[int, str] | None = None) -> str:
@@ -34,16 +34,10 @@ def epilog(command: str = "") -> str:
 
 
 def _exits(command: str) -> str:
-    """`0 done; 1 a check failed; …`; for the program itself, own exit codes name their commands."""
-    owners: dict[tuple[int, str], list[str]] = {}
-    for name, special in OWN_EXITS.items():
-        for item in special.items() if command in ("", name) else ():
-            if item[1]:
-                owners.setdefault(item, []).append(name)
-    texts = {code: [text] for code, text in EXITS.items() if OWN_EXITS.get(command, {}).get(code) != ""}
-    for (code, text), names in owners.items():
-        texts.setdefault(code, []).append(text if command else f"{text} ({', '.join(names)})")
-    return "; ".join(f"{code} {', '.join(meanings)}" for code, meanings in sorted(texts.items()))
+    """`0 done; 1 a check failed; …`: the command's own; for the program itself, those that all commands share."""
+    codes = {**EXITS, **(OWN_EXITS.get(command, {}) if command else ENDED)}
+    texts = "; ".join(f"{code} {text}" for code, text in sorted(codes.items()) if text)
+    return texts if command else f"{texts}; others: see `vmtoll COMMAND --help`"
 
 
 def _unwrapped(text: str | None) -> str:

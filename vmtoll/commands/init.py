@@ -33,26 +33,30 @@ _MACHINE = "[NAME=][USER@]ADDRESS[:PORT]"
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="Folder to make; it must be new or empty.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to create; must be new or empty.")],
     client: Annotated[
         list[str] | None,
         typer.Option("--client", metavar=_MACHINE, help="Machine that sends the load (repeatable)."),
     ] = None,
-    metal: Annotated[str | None, typer.Option("--metal", metavar=_MACHINE, help="Bare metal that is measured.")] = None,
+    metal: Annotated[str | None, typer.Option("--metal", metavar=_MACHINE, help="Bare metal to measure.")] = None,
     guest: Annotated[
         list[str] | None,
         typer.Option(
-            "--guest", metavar=_MACHINE, help="Guest that is measured (repeatable); of a host, its name or VMID there."
+            "--guest",
+            metavar=_MACHINE,
+            help="Guest to measure (repeatable); with --from-*, its name or VMID on that host.",
         ),
     ] = None,
     from_libvirt: Annotated[
         str | None,
-        typer.Option("--from-libvirt", metavar=_MACHINE, help="KVM host of the guests; `virsh list` there names them."),
+        typer.Option(
+            "--from-libvirt", metavar=_MACHINE, help="KVM host of the guests; vmtoll runs `virsh list` there."
+        ),
     ] = None,
     from_proxmox: Annotated[
         str | None,
         typer.Option(
-            "--from-proxmox", metavar=_MACHINE, help="Proxmox VE host of the guests; `qm list` there names them."
+            "--from-proxmox", metavar=_MACHINE, help="Proxmox VE host of the guests; vmtoll runs `qm list` there."
         ),
     ] = None,
     from_ssh_config: Annotated[
@@ -67,18 +71,18 @@ def init(
     connect: Annotated[
         str | None, typer.Option("--connect", "-c", help="libvirt URI of --from-libvirt (default: qemu:///system).")
     ] = None,
-    user: Annotated[str, typer.Option(help="SSH user; another one than root needs sudo without a password.")] = "root",
-    link_mbit: Annotated[float, typer.Option(min=0.001, help="Rate of the clients' line in Mbit/s.")] = 1000,
+    user: Annotated[str, typer.Option(help="SSH user; needs sudo without a password unless it is root.")] = "root",
+    link_mbit: Annotated[float, typer.Option(min=0.001, help="Rate of the clients' link in Mbit/s.")] = 1000,
     embedded: Annotated[
         bool, typer.Option("--embedded", help="Name no machine: measure in the embedded lab of this machine.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a folder of your own, with your machines (lab.yml) and an experiment to begin with.
+    """Create your folder, with your machines (lab.yml) and a first experiment.
 
-    Without options it asks which machine is what. The folder has experiments, workloads, sites, servers, environments
-    and results. A command that runs in it, or below it, reads lab.yml, takes what the folder holds before what vmtoll
-    ships, and writes to results/.
+    Without options it asks for the role of each machine. In this folder, or below it, every vmtoll command reads
+    lab.yml, prefers the folder's experiments, workloads, sites, servers and environments to the shipped ones, and
+    writes to results/.
     """
     check_empty(folder)
     given = (client, metal, guest, from_libvirt, from_proxmox, embedded or None)

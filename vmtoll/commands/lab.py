@@ -33,12 +33,14 @@ def up(
     link: Annotated[str, typer.Option(help="Rate of each client's link: unshaped, 100mbit, 1gbit, …")] = "unshaped",
     topology: Annotated[
         str,
-        typer.Option(help="Which machines: a file's name in playbooks/topologies.", autocompletion=values.topologies),
+        typer.Option(
+            help="Machines of the lab: a file's name in playbooks/topologies.", autocompletion=values.topologies
+        ),
     ] = "single",
     guests: Annotated[
         str,
         typer.Option(
-            help="Profiles of the guests instead of the topology's: kvm-2009,kvm-default,kvm-default",
+            help="Guest profiles, in place of the topology's: kvm-2009,kvm-default,kvm-default",
             autocompletion=values.profiles,
         ),
     ] = "",
@@ -69,12 +71,12 @@ def build_image(
     ] = None,
     kernel: Annotated[
         list[str] | None,
-        typer.Option(help="Package of a further kernel that guest profiles name; several times for several."),
+        typer.Option(help="Package of another kernel that guest profiles name (repeatable)."),
     ] = None,
     suite: SuiteOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Build the machines' image into the cache, if it is not there; `up` does it as well."""
+    """Build the machines' image into the cache, unless it is there; `up` does so, too."""
     embedded.require_root()
     release = lab_release(suite)
     folder = image.ensure(say, release, kernel or ())
@@ -102,7 +104,7 @@ def down() -> None:
     epilog=describe("lab status", "vmtoll lab status", "vmtoll lab status --json", exits={1: "the lab is not up"}),
 )
 def status(as_json: JsonOption = False) -> None:
-    """Print whether the lab is up, its image, shape and link, and which machines do not answer."""
+    """Print whether the lab is up, its image, topology and link, and which machines do not answer."""
     state = embedded.status()
     if as_json:
         print_json(state)

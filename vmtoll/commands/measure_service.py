@@ -44,69 +44,76 @@ def measure_service(
         list[str],
         typer.Argument(
             metavar="[NAME=]ADDRESS...",
-            help="http(s)://HOST:PORT of the service; several, each with a name, are compared with the first.",
+            help="http(s)://HOST:PORT of the service; name each of several; the first is the baseline.",
         ),
     ],
-    at_most_rps: Annotated[float, typer.Option(help="Requests per second that no load exceeds.", min=0.1)],
+    at_most_rps: Annotated[float, typer.Option(help="Upper limit of the requests per second of any load.", min=0.1)],
     urls: Annotated[
-        Path | None, typer.Option(help="File with a path a line, as /cart?id=1, in their mix.", exists=True)
+        Path | None,
+        typer.Option(
+            help="File with one URL path per line (e.g. /cart?id=1); repeat a path to weight it.", exists=True
+        ),
     ] = None,
     access_log: Annotated[
-        list[Path] | None, typer.Option(help="Access log instead; several times for several.", exists=True)
+        list[Path] | None, typer.Option(help="Access log, instead of --urls (repeatable).", exists=True)
     ] = None,
     rate: Annotated[
         list[float] | None,
-        typer.Option(help="Requests per second, whether or not the service keeps up; several times for several."),
+        typer.Option(help="Open loop: requests per second, whether or not the service keeps up (repeatable)."),
     ] = None,
     users: Annotated[
-        list[int] | None, typer.Option(help="Users who each wait for their answer; several times for several.", min=1)
+        list[int] | None, typer.Option(help="Closed loop: users who each wait for their answer (repeatable).", min=1)
     ] = None,
     deadline_ms: Annotated[
-        float, typer.Option(help="With --rate: a later answer is no goodput.", min=0.001)
+        float, typer.Option(help="With --rate: responses after this many ms do not count as good.", min=0.001)
     ] = DEADLINE_MS,
     headers: Annotated[
         Path | None,
-        typer.Option(help="File of headers, `Name: value` a line, cookies too; never stored.", exists=True),
+        typer.Option(
+            help="File with one header per line (`Name: value`), cookies too; vmtoll never stores them.", exists=True
+        ),
     ] = None,
-    dynamic: Annotated[
-        list[str] | None, typer.Option(help="URL whose body may differ; several times for several.")
-    ] = None,
+    dynamic: Annotated[list[str] | None, typer.Option(help="URL whose body may differ (repeatable).")] = None,
     http2: Annotated[bool, typer.Option("--http2", help="Send the load over HTTP/2.")] = False,
     ca: Annotated[
-        Path | None, typer.Option(help="Authority that signed the certificate, PEM file.", exists=True)
+        Path | None, typer.Option(help="Authority that signed the certificate (PEM file).", exists=True)
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Accept any certificate.")] = False,
     unit: Annotated[
-        str | None, typer.Option(help="Its systemd unit on the inventory's machines, for CPU time.")
+        str | None,
+        typer.Option(help="systemd unit of the service on the inventory's machines, to measure its CPU time."),
     ] = None,
-    cgroup: Annotated[str | None, typer.Option(help="Its control group there, instead of --unit.")] = None,
+    cgroup: Annotated[str | None, typer.Option(help="Control group of the service, instead of --unit.")] = None,
     container: Annotated[
-        str | None, typer.Option(help="Its container of podman or Docker there, by name or ID, likewise.")
+        str | None, typer.Option(help="Container of podman or Docker, by name or ID, instead of --unit.")
     ] = None,
-    process: Annotated[str | None, typer.Option(help="Name of its processes there, instead of --unit.")] = None,
+    process: Annotated[str | None, typer.Option(help="Name of the service's processes, instead of --unit.")] = None,
     apply: Annotated[
-        str | None, typer.Option(help="Command on its machine that makes the arm `after`, compared with the first.")
+        str | None,
+        typer.Option(
+            help="Command on the service's machine that makes the side `after`; it is compared with the first."
+        ),
     ] = None,
     revert: Annotated[str, typer.Option(help="Command that undoes --apply, between trials and at the end.")] = "",
     name: Annotated[str, typer.Option(help="Name of the service in results.")] = "service",
-    blocks: Annotated[int, typer.Option(help="Trials of each load on each arm.", min=6)] = 8,
-    duration_s: Annotated[float, typer.Option(help="Load of a trial in seconds.", min=0.1)] = 10.0,
+    blocks: Annotated[int, typer.Option(help="Number of trials of each load on each side.", min=6)] = 8,
+    duration_s: Annotated[float, typer.Option(help="Seconds of load in a trial.", min=0.1)] = 10.0,
     until: UntilOption = None,
     inventory: InventoryOption = None,
     limit: LimitOption = None,
     resume: ResumeOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say minutes and requests, and send none.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print duration and request count; send nothing.")] = False,
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure a service that runs already, and compare its arms: no site, nothing installed on its machine.
+    """Measure a service that runs already, and compare its versions; vmtoll installs nothing on its machine.
 
     Writes an experiment with `service:` to the results folder and runs it. The load stops when more than 1 of the last
-    100 requests fails. Without --inventory this machine sends it, and the CPU time of the service is not seen.
+    100 requests fails. Without --inventory this machine sends the load, and vmtoll cannot see the service's CPU time.
     """
     arms = _arms(addresses)
     if bool(apply) != bool(revert):
-        raise UserError("--apply and --revert go together: the first arm is what --revert restores")
+        raise UserError("--apply and --revert go together: --revert restores the first side")
     loads = {f"rate-{value:g}": {"kind": "rate", "rate_rps": value, "deadline_ms": deadline_ms} for value in rate or []}
     loads |= {f"users-{count}": {"users": count} for count in users or []}
     if not loads:

@@ -31,7 +31,7 @@ def notebook(
     output: RunOutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a notebook of analysis/notebooks on a run, without a browser, and write its page next to the report.
+    """Run a notebook of analysis/notebooks on a run, without a browser, and write its HTML next to the report.
 
     --set changes a variable of the notebook's cell `parameters`.
     """

@@ -64,8 +64,8 @@ def _or_own(inventory: Path | None) -> Path | None:
 
 
 DIFFERS_IN = (
-    "What --apply changes, several times for several: binary, config or version of servers, a kernel parameter, a "
-    "fact. Other differences are findings."
+    "What --apply changes (repeatable): binary, config or version of the servers, a kernel parameter, a fact. Other "
+    "differences are findings."
 )
 InventoryOption = Annotated[
     Path | None,
@@ -82,12 +82,12 @@ LimitOption = Annotated[
     str | None,
     typer.Option(
         "--limit",
-        help="Only these machines of the inventory: Ansible's pattern of hosts.",
+        help="Only these machines of the inventory (Ansible's host pattern).",
         autocompletion=values.hosts_and_groups,
     ),
 ]
 CheckOption = Annotated[bool, typer.Option("--check", help="Change nothing; print what would change.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before machines are changed.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before changing machines.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 ScaleOption = Annotated[
     Scale | None,
@@ -98,8 +98,7 @@ UntilOption = Annotated[
     typer.Option(
         metavar="PERCENT,MINUTES",
         parser=_until_of,
-        help="Stop when every comparison is decided or known within ±PERCENT, at the latest after MINUTES "
-        "(example: 2,60).",
+        help="Stop when every comparison is decided or known within ±PERCENT, or after MINUTES (e.g. 2,60).",
     ),
 ]
 ResumeOption = Annotated[
@@ -126,7 +125,7 @@ RunArgument = Annotated[
 ]
 RunOutputOption = Annotated[
     Path | None,
-    typer.Option(help="Folder to write to; default: the run's own. A bundle is read-only and needs one."),
+    typer.Option(help="Folder to write to (default: the run's; required for a bundle, which is read-only)."),
 ]
 BundleArgument = Annotated[Path, typer.Argument(help="Folder of a bundle.", exists=True, file_okay=False)]
 
@@ -135,7 +134,7 @@ SuiteOption = Annotated[
     Suite | None,
     typer.Option(
         "--suite",
-        help="Release of Debian that the image is made of (default: VMTOLL_SUITE, else the newest).",
+        help="Debian release of the image (default: VMTOLL_SUITE, else the newest).",
     ),
 ]
 

@@ -41,10 +41,12 @@ describe("replay", "vmtoll replay bundle -i lab.yml", exits={3: "not reproduced"
 def replay(
     folder: BundleArgument,
     inventory: InventoryOption = None,
-    blocks: Annotated[int | None, typer.Option(min=1, help="Fewer or more blocks than were published.")] = None,
+    blocks: Annotated[int | None, typer.Option(min=1, help="Number of blocks (default: as published).")] = None,
     resume: ResumeOption = None,
     results: ResultsOption = RESULTS,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the schedule and the time it will take.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the schedule and how long it takes; measure nothing.")
+    ] = False,
     between_runs_pct: compare.BetweenRunsOption = 0.0,
     yes: YesOption = False,
     as_json: JsonOption = False,

@@ -23,10 +23,10 @@ def replication(
         ),
     ] = None,
     output: Annotated[
-        Path, typer.Option(help="The page; an earlier one is replaced.", callback=outside_bundles)
+        Path, typer.Option(help="File of the report; an earlier one is replaced.", callback=outside_bundles)
     ] = RESULTS / batch.PAGE,
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the page over published claims again: confirmed, refuted or inconclusive here."""
+    """Write the report on published claims again: confirmed, refuted or inconclusive here."""
     answer({"page": replication_page(folders or batch.newest_runs(results), output)}, as_json=as_json)

@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 from vmtoll.commands.conclude import conclude
+from vmtoll.commands.convert import convert_run
 from vmtoll.commands.help import describe
-from vmtoll.commands.migrate import migrate_run
 from vmtoll.commands.options import JsonOption, RunArgument, RunOutputOption
 from vmtoll.model.errors import UserError
 
@@ -37,5 +37,5 @@ def _copy_run(folder: Path, output: Path) -> Path:
     left_out = (SUMS, *DESCRIPTION) if is_bundle(folder) else ("raw",)
     with replacing(output) as draft:
         shutil.copytree(folder, draft, ignore=shutil.ignore_patterns(*left_out))
-        migrate_run(draft)  # a bundle may be of an older schema
+        convert_run(draft)  # a bundle may be of an older schema
     return output

@@ -63,7 +63,9 @@ def run(
     scale: ScaleOption = None,
     until: UntilOption = None,
     resume: ResumeOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the schedule and the time it will take.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the schedule and how long it takes; measure nothing.")
+    ] = False,
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:

@@ -23,18 +23,18 @@ def show(
     folder: RunArgument,
     metric: Annotated[
         list[str] | None,
-        typer.Option("--metric", metavar="NAME", help=f"Only this figure (repeatable): {', '.join(METRICS)}."),
+        typer.Option("--metric", metavar="NAME", help=f"Only this metric (repeatable): {', '.join(METRICS)}."),
     ] = None,
     server: Annotated[
         list[str] | None,
         typer.Option("--server", metavar="NAME", help="Only this server (repeatable).", autocompletion=values.servers),
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Every figure, also those that say nothing under their load.")
+        bool, typer.Option("--all", help="Every metric, also those that say nothing under their load.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a run or a bundle as a table: both sides' figures, the ratio with its interval, the verdict.
+    """Print a run or a bundle as a table: both sides' values, the ratio with its interval, the verdict.
 
     Below it: what widens the verdicts most, and what would decide the open ones. vmtoll judges the run again and writes
     nothing.

@@ -26,10 +26,10 @@ def site(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a static page over all runs, to filter, compare and link them; a browser opens it from disk or the web.
+    """Write a static page over all runs, to filter, compare and link them.
 
-    It includes the bundles in results/contributed/ and --from. Each is checked first: one that was altered, still has
-    machine names or is incomplete is left out, as is a run that cannot be read, and vmtoll says why.
+    It includes the bundles in results/contributed/ and --from. vmtoll checks each one first, leaves out those that were
+    altered, still have machine names or are incomplete, and prints why.
     """
     from vmtoll.publish.contributed import admit, bundles  # noqa: PLC0415 (loads the analysis)
     from vmtoll.report.explorer import write_site  # noqa: PLC0415

@@ -24,8 +24,8 @@ describe(
 def status(inventory: InventoryOption = None, limit: LimitOption = None, as_json: JsonOption = False) -> None:
     """List what vmtoll changed on each machine and has not undone.
 
-    That is what provisioning and tuning changed, the guests that vmtoll made, and what a killed run left: paused
-    guests, servers that run, a change. `vmtoll unprovision` restores all of it.
+    It lists what provisioning and tuning changed, the guests that vmtoll made, and what a killed run left: paused
+    guests, running servers, a change. `vmtoll unprovision` restores all of it.
     """
     path = inventory or embedded.require()
     undo_plan = UndoPlan.of(read_valid_inventory(path, limit), path, limit)
@@ -85,9 +85,9 @@ def unprovision(
 ) -> None:
     """Restore the machines to what they were before `vmtoll provision` and `vmtoll tune`.
 
-    Each machine has a record of that time: packages, files, unit masks, kernel parameters, settings. What you changed
-    since then in other places stays. Guests that vmtoll made are removed with their disks. What a killed run left is
-    ended.
+    vmtoll recorded on each machine what it found: packages, files, unit masks, kernel parameters, settings. It keeps
+    what you changed since then in other places. It removes the guests that it made, with their disks, and ends what a
+    killed run left.
     """
     if inventory is None:
         raise UserError("the machines of the embedded lab go with it: vmtoll lab down; else give an --inventory")

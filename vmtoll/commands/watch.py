@@ -36,8 +36,8 @@ describe(
     "vmtoll watch first --openmetrics /var/lib/prometheus/node-exporter/vmtoll.prom",
     "vmtoll watch first --judge --since 20261120T021500Z-1a2b",
     exits={
-        Exit.WORSE: "a figure is worse than before its last change of level",
-        Exit.UNDECIDED: "none is worse, and one has too few nights to be judged, or no figure in the newest",
+        Exit.WORSE: "a metric is worse than before its last change of level",
+        Exit.UNDECIDED: "no metric is worse, and one has too few nights, or no value in the newest run",
         ERROR: "error",
         2: "",
     },
@@ -51,35 +51,37 @@ def watch(
     inventory: InventoryOption = None,
     limit: LimitOption = None,
     scale: ScaleOption = None,
-    judge: Annotated[bool, typer.Option("--judge", help="Measure nothing: judge the runs that are there.")] = False,
+    judge: Annotated[bool, typer.Option("--judge", help="Measure nothing; judge the runs so far.")] = False,
     since: Annotated[
-        str, typer.Option(metavar="RUN", help="First run of the history, to accept the level that it began.")
+        str, typer.Option(metavar="RUN", help="Begin the history with this run, to accept its level.")
     ] = "",
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Figure that counts, several times for several: {', '.join(METRICS)} (default: the main one of each "
-            "load)."
+            help=f"Metric that counts (repeatable): {', '.join(METRICS)}. Default: the main one of each load."
         ),
     ] = None,
     at_least: Annotated[
         float, typer.Option(help="Smallest change of level that counts, in percent.", min=0, max=99)
     ] = 100 * MARGIN,
-    junit: Annotated[Path | None, typer.Option(help="File for the figures as a JUnit report.", dir_okay=False)] = None,
+    junit: Annotated[
+        Path | None, typer.Option(help="Write the values to this file as a JUnit report.", dir_okay=False)
+    ] = None,
     openmetrics: Annotated[
         Path | None,
         typer.Option(
-            help="File for the figures as OpenMetrics, such as Prometheus' textfile collector reads.", dir_okay=False
+            help="Write the values to this file as OpenMetrics, for Prometheus' textfile collector.", dir_okay=False
         ),
     ] = None,
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure an experiment once more, and judge its runs so far: where did the level of a figure change?
+    """Measure an experiment once more, and judge its runs so far: where did the level of a metric change?
 
-    The runs of results/EXPERIMENT are the history, one a night, by cron or a systemd timer. A change of level is
-    reported with its size and with what else differs between the two runs around it: kernel, QEMU, packages. The exit
-    code stays 1 until the level rises again, or --since accepts it. The page is results/EXPERIMENT/history.html.
+    Run it every night by cron or a systemd timer; the runs in results/EXPERIMENT are the history. For each change of
+    level vmtoll prints its size, and what else changed between the two runs: kernel, QEMU, packages. The exit code
+    stays 1 until the metric gets better again, or --since accepts the level. results/EXPERIMENT/history.html has the
+    chart.
     """
     for name in metric or []:
         if name not in METRICS:

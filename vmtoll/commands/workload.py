@@ -39,24 +39,26 @@ def from_log(
     ],
     output: Annotated[
         Path,
-        typer.Option(help="Output folder (use workloads/ so that `vmtoll run` finds them).", callback=outside_bundles),
+        typer.Option(help="Output folder; use workloads/ so that `vmtoll run` finds them.", callback=outside_bundles),
     ],
     name: Annotated[str, typer.Option(help="Name of the workload and of its site.")] = "from-log",
     lines: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Lines of the URL list; fewer if the site would not fit 512 MiB.")
+        int, typer.Option(min=1, max=100_000, help="Lines of the URL list; fewer if the site would exceed 512 MiB.")
     ] = 1000,
-    idle_s: Annotated[int, typer.Option(min=0, help="A client's connection counts as closed after such a pause.")] = 5,
+    idle_s: Annotated[
+        int, typer.Option(min=0, help="A client's connection counts as closed after a pause of this many seconds.")
+    ] = 5,
     largest_kib: Annotated[
         int | None, typer.Option(min=1, help="Cut larger bodies to this size; default: no cut.")
     ] = None,
     tls: Annotated[
-        bool, typer.Option("--tls", help="The log's listener speaks TLS. Lines of HTTP/2 or 3 show it anyway.")
+        bool, typer.Option("--tls", help="The log's listener speaks TLS (implied by lines of HTTP/2 or 3).")
     ] = False,
     deadline_ms: Annotated[
         float | None,
         typer.Option(
             min=0.001,
-            help="Objective of your users in milliseconds, the workloads' `deadline_ms` [default: 50].",
+            help="Your users' objective in milliseconds: `deadline_ms` of the workloads [default: 50].",
         ),
     ] = None,
     as_json: JsonOption = False,

@@ -23,7 +23,7 @@ def _load(name: str, folder: Path) -> Adapter:
     file = module_file if module_file.exists() else package_file
     spec = importlib.util.spec_from_file_location(f"vmtoll.loadgen.{name}", file)
     if spec is None or spec.loader is None:
-        raise ToolError(f"no tool {name!r}; there are: {', '.join(names(folder))}")
+        raise ToolError(f"unknown load tool {name!r}; available: {', '.join(names(folder))}")
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(spec.name, module)
     spec.loader.exec_module(module)
@@ -36,7 +36,7 @@ def _load(name: str, folder: Path) -> Adapter:
 def get(name: str, folder: Path = TOOLS_DIR) -> Adapter:
     """The adapter of the tool `name`. Raises ToolError if there is none."""
     if name not in names(folder):
-        raise ToolError(f"no tool {name!r}; there are: {', '.join(names(folder))}")
+        raise ToolError(f"unknown load tool {name!r}; available: {', '.join(names(folder))}")
     return _load(name, folder)
 
 

@@ -31,8 +31,8 @@ def is_sysctl(name: str) -> bool:
 
 
 class Change(Document):
-    """A change of a machine as an environment of its own: commands that bring it about and undo it, by a shell, or
-    settings that vmtoll sets, reads back and restores.
+    """A change of a machine as a separate environment: shell commands that make and undo it, or settings that vmtoll
+    sets, reads back and restores.
     """
 
     of: str = Field(default=METAL, description="environment whose machine is changed")
@@ -48,7 +48,7 @@ class Change(Document):
         description="instead, or with it: settings as in `vmtoll_tuning`, of the machine, or of a guest's KVM host",
     )
     sysctls: dict[str, str] = Field(
-        default_factory=dict, description="likewise: kernel parameters of the machine, of a guest inside of it"
+        default_factory=dict, description="also: kernel parameters of the machine, or inside the guest"
     )
     revert: str = Field(
         default="",

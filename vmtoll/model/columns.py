@@ -98,8 +98,8 @@ _LAST_COLUMNS = (
     ("fixed_cost_s", "number", "s", "wall clock of the trial less the time under load"),
     ("loaded_s", "number", "s", "wall clock of its loads: warm-up, measurements, a capacity measured for it"),
     ("validity", "string", "", "whether the trial may be used: valid, suspect or invalid"),
-    ("findings", "string", "", "codes of the gates that fired, separated by spaces; code@crosscheck where it concerns"
-     " the cross-check alone. trials.jsonl has machine, process, figure and limit of each"),
+    ("findings", "string", "", "codes of the checks that fired, separated by spaces; code@crosscheck where it concerns"
+     " only the cross-check. trials.jsonl has machine, process, value and limit of each"),
 )  # fmt: skip
 
 

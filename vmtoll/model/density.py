@@ -12,12 +12,12 @@ MOST_GUESTS = 200
 
 
 class Tile(Document):
-    """What one guest brings: a workload of its own, or nothing but itself."""
+    """What one guest brings: a workload, or nothing."""
 
     workload: str | None = Field(
         default=None, description="the load that it gets: an open loop of vegeta at a rate, or mail"
     )
-    idle: bool = Field(default=False, description="instead: it runs, and nobody asks it for anything")
+    idle: bool = Field(default=False, description="instead: the guest runs without load")
     server: str | None = Field(default=None, description="mail: its server; pages have that of `servers`")
     rate_rps: float | None = Field(default=None, gt=0, description="mail: sessions per second; pages have it already")
     deadline_ms: float | None = Field(default=None, gt=0, description="mail: 99% of the sessions end within it")

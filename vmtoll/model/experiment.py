@@ -73,17 +73,17 @@ class ClaimSide(Document):
     environment: str | list[str] = Field(description="environment, or several")
     workload: str | list[str] = Field(description="workload, or several")
     users: int | list[int] | None = Field(
-        default=None, description="of a workload with several numbers of users, these alone"
+        default=None, description="of a workload with several numbers of users, only these"
     )
 
 
 class Claim(Document):
-    """One claim of the source, with the published figures where they were printed."""
+    """One claim of the source, with the published values where it prints them."""
 
     says: str = Field(description="the claim in one sentence")
     metric: str = Field(description="column of `results/schema/trials.json`, `peak_goodput_rps` or `goodput_knee_rps`")
     of: ClaimSide = Field(
-        description="the trials that it is about; without `published` they are claimed to have the larger figure"
+        description="the trials that it is about; without `published` they are claimed to have the larger value"
     )
     over: ClaimSide | None = Field(
         default=None, description="what they are compared with; a key that is not given is as in `of`"
@@ -91,7 +91,7 @@ class Claim(Document):
     published: list[float] = Field(
         default_factory=list,
         max_length=2,
-        description="printed figures of `of` and of `over`, in the metric's unit; they give the direction",
+        description="printed values of `of` and of `over`, in the metric's unit; they give the direction",
     )
     within_pct: float | None = Field(
         default=None, gt=0, lt=100, description="claims that both sides are equal within this percentage"
@@ -115,14 +115,14 @@ class Claim(Document):
         if self.within_pct is not None and self.over is None:
             raise ValueError("within_pct: needs over")
         if self.published and len(self.published) != (2 if self.over else 1):
-            raise ValueError("published: one figure for each side")
+            raise ValueError("published: one value for each side")
         if self.over and self.within_pct is None and self.published and self.published[0] == self.published[1]:
-            raise ValueError("published: equal figures give no direction; say within_pct")
+            raise ValueError("published: equal values give no direction; give within_pct")
         return self
 
 
 class ProfileVariant(Document):
-    """A guest profile made out of another one, as a guest of its own."""
+    """A guest profile made out of another one; it becomes a separate guest."""
 
     of: str = Field(description="profile that it builds on")
     keys: dict[str, str | int | list[str] | dict[str, Any]] = Field(
@@ -167,9 +167,9 @@ class Experiment(Document):
     )
     vary: dict[str, list[str | int | list[str] | None]] = Field(
         default_factory=dict,
-        description="factor → values: key of guest profiles, as `kernel: [null, linux-image-cloud-amd64]`, setting of "
-        "`vmtoll_tuning` or kernel parameter, as `halt_poll_ns: [0, 200000]`; the experiment's one environment becomes "
-        "one for each combination, named after its values: a guest of its own for keys of profiles, else a change of "
+        description="factor → values: key of guest profiles (`kernel: [null, linux-image-cloud-amd64]`), setting of "
+        "`vmtoll_tuning` or kernel parameter (`halt_poll_ns: [0, 200000]`); the experiment's one environment becomes "
+        "one for each combination, named after its values: a separate guest for keys of profiles, else a change of "
         "its machine; null: as it is",
     )
     during: dict[str, Operation] = Field(
@@ -180,7 +180,7 @@ class Experiment(Document):
     explain: Explain | None = Field(
         default=None,
         description="`exits`: after the last block each scenario is measured again on each guest while its KVM host "
-        "counts and times the exits, in trials that are compared with nothing",
+        "counts and times the exits, in trials that enter no comparison",
     )
     first_answer: FirstAnswer | None = Field(
         default=None,
@@ -210,12 +210,12 @@ class Experiment(Document):
     blocks: int = Field(
         default=10,
         gt=0,
-        description="how often each scenario is measured on each arm; with `until`, up to the first look",
+        description="how often each scenario is measured on each side; with `until`, before the first check",
     )
     boots: int = Field(
         default=1, gt=0, description="groups of blocks; before each but the first every machine under test boots"
     )
-    until: Until | None = Field(default=None, description="blocks go on until each comparison is known")
+    until: Until | None = Field(default=None, description="measure more blocks until each comparison is known")
     warmup_s: float = Field(gt=0, description="load before each measurement, wall clock")
     duration_s: float = Field(gt=0, description="load of the measurement, wall clock")
     crosscheck_duration_s: float | None = Field(
@@ -233,10 +233,10 @@ class Experiment(Document):
     shares_of: SharesOf = Field(
         default="baseline",
         description="`baseline`: shares are of the baseline's capacity; `slowest`: of the smallest of all "
-        "environments'; `own`: of each arm's own, so that the sides get different rates",
+        "environments'; `own`: each side's own, so the sides get different rates",
     )
     pause_idle_guests: bool = Field(
-        default=True, description="guests of other environments on the physical machine of a trial are paused meanwhile"
+        default=True, description="vmtoll pauses guests of other environments on the physical machine of a trial"
     )
     margin_pct: float = Field(
         default=2.0,
@@ -289,10 +289,10 @@ class Experiment(Document):
     def _operations_of_machines(self) -> Self:
         for name, operation in self.during.items():
             if name in self.changes:
-                raise ValueError(f"during: {name}: is a name of `changes` too; give it another one")
+                raise ValueError(f"during: {name}: is also a name of `changes`; choose another one")
             if operation.of not in self.environments or operation.of in self.during:
                 raise ValueError(
-                    f"during: {name}: of: {operation.of!r} is none of `environments` without an operation, and the "
+                    f"during: {name}: of: {operation.of!r} is not one of `environments` without an operation, and the "
                     "operation is compared with it; add it there"
                 )
             if operation.of in self.changes:
@@ -315,11 +315,11 @@ class Experiment(Document):
     def _changes_of_machines(self) -> Self:
         for (name, change), (other, other_change) in itertools.combinations(self.changes.items(), 2):
             if change == other_change:
-                raise ValueError(f"changes: {name} and {other} differ in nothing; remove one")
+                raise ValueError(f"changes: {name} and {other} are identical; remove one")
         for key, variants in (("changes", self.changes), ("during", self.during)):
             for name in variants:
                 if name not in self.environments:
-                    raise ValueError(f"{key}: {name}: is none of `environments`; add it there")
+                    raise ValueError(f"{key}: {name}: is not one of `environments`; add it there")
         for name, change in self.changes.items():
             if change.of in self.changes:
                 raise ValueError(

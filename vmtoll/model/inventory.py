@@ -160,7 +160,7 @@ class Connection(Variables):
     def _check_become(cls, value: str, info: ValidationInfo) -> str:
         required = "root" if info.field_name == "become_user" else "sudo"
         if value.removeprefix("ansible.builtin.") != required:
-            raise ValueError(f"vmtoll knows `{required}` alone; leave it out, or log in as root")
+            raise ValueError(f"vmtoll supports only `{required}`; leave it out, or log in as root")
         return required
 
     @field_validator("python_interpreter")
@@ -185,16 +185,16 @@ class HostTuning(BaseModel):
 
     model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
 
-    governor: str | None = Field(None, description="who chooses the clock rate of each CPU, as `performance`")
+    governor: str | None = Field(None, description="who chooses the clock rate of each CPU, e.g. `performance`")
     turbo: Switch | None = Field(None, description="clock rates above the nominal one")
     smt: Switch | None = Field(None, description="whether the siblings of a core are online")
-    irq_affinity: str | None = Field(None, description="CPUs that serve the interrupts, as `0-1`")
+    irq_affinity: str | None = Field(None, description="CPUs that serve the interrupts, e.g. `0-1`")
     irqbalance: Literal["stopped"] | None = Field(None, description="the daemon that moves interrupts")
     tuned_profile: str | None = Field(None, description="profile of the package tuned")
     hugepages_2m: int | None = Field(None, ge=0, description="pages of 2 MiB that the host keeps")
     halt_poll_ns: int | None = Field(None, ge=0, description="how long KVM polls for an idle virtual CPU")
     transparent_hugepage: Literal["always", "madvise", "never"] | None = Field(
-        None, description="whether memory gets huge pages by itself"
+        None, description="whether memory gets huge pages automatically"
     )
     ksm: Switch | None = Field(None, description="whether the kernel merges equal pages of guests")
 
@@ -302,7 +302,7 @@ class HostVars(GuestVariables):
     image_url: str | None = _variable(
         None,
         "KVM host",
-        "URL of a folder with the guests' image, which the host fetches by itself ([guests.md]"
+        "URL of a folder with the guests' image, which the host fetches ([guests.md]"
         "(guests.md#the-image-by-url)); unset: the controller makes the image and copies it",
         pattern=r"^https?://\S+$",
     )

@@ -1,4 +1,4 @@
-"""An operation on a machine while its load goes on: a pause, a snapshot, a backup, and what clients notice of it."""
+"""An operation on a machine under load: a pause, a snapshot, a backup, and what clients notice of it."""
 
 from dataclasses import dataclass
 from typing import Literal, Self
@@ -16,7 +16,7 @@ _KEYS: dict[str, tuple[str, ...]] = {
 
 
 class Operation(Document):
-    """An operation in the middle of each measured load, in an environment of its own."""
+    """An operation in the middle of each measured load, as a separate environment."""
 
     of: str = Field(description="environment whose machine it happens to, and which it is compared with")
     do: Deed = Field(
@@ -28,7 +28,7 @@ class Operation(Document):
     )
     at_s: float = Field(gt=0, description="when it begins, after the first request of the measured load")
     for_s: float | None = Field(default=None, gt=0, description="`pause`, `balloon`: how long")
-    memory_mib: int | None = Field(default=None, gt=0, description="`balloon`: what the guest has meanwhile")
+    memory_mib: int | None = Field(default=None, gt=0, description="`balloon`: the guest's memory during it")
     to: str = Field(default="", description="`migrate`: inventory name of the KVM host that the guest moves to")
     bandwidth_mib_per_s: int | None = Field(
         default=None, gt=0, description="`migrate`: most that it may send; default: libvirt's own"
@@ -52,7 +52,7 @@ class Operation(Document):
             key = "bandwidth_mib_per_s" if self.bandwidth_mib_per_s else "auto_converge"
             raise ValueError(f"{key}: `do: {self.do}` has none; leave it out")
         if self.revert and self.do != "command":
-            raise ValueError(f"revert: vmtoll undoes `do: {self.do}` by itself; leave it out")
+            raise ValueError(f"revert: vmtoll undoes `do: {self.do}` without it; leave it out")
         if self.on == "guest" and self.do != "command":
             raise ValueError(f"on: `do: {self.do}` is done on the KVM host; leave it out")
         return self

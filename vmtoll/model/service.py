@@ -16,9 +16,9 @@ MOST_IN_FLIGHT = 150
 class ServiceCpu(Document):
     """How the machine of a service finds its processes, to account their CPU time."""
 
-    unit: str | None = Field(default=None, min_length=1, description="systemd unit, as `shop.service`")
+    unit: str | None = Field(default=None, min_length=1, description="systemd unit, e.g. `shop.service`")
     cgroup: str | None = Field(
-        default=None, pattern="^/.", description="control group, a path below `/sys/fs/cgroup`, as `/docker/1f9a…`"
+        default=None, pattern="^/.", description="control group, a path below `/sys/fs/cgroup`, e.g. `/docker/1f9a…`"
     )
     container: str | None = Field(
         default=None,
@@ -51,19 +51,19 @@ class Service(Document):
     )
     urls: list[str] | str | None = Field(
         default=None,
-        description="paths with queries, as `/cart?id=1`, in the mix that is asked for; or a file with one a line",
+        description="URL paths, e.g. `/cart?id=1`; repeat a path to weight it; or a file with one path per line",
     )
     access_log: str | list[str] | None = Field(
         default=None, description="access logs instead: the paths of GET requests answered with 200, in their mix"
     )
     headers: str | None = Field(
         default=None,
-        description="file of headers that each request carries, `Name: value` a line, cookies too; results keep only "
+        description="file with the headers of each request, one `Name: value` per line, cookies too; results keep only "
         "the file's name",
     )
     dynamic: list[str] = Field(
         default_factory=list,
-        description="those of the URLs whose body may differ, between arms and from one request to the next",
+        description="URLs whose body may differ, between sides and from one request to the next",
     )
     at_most_rps: float = Field(gt=0, description="requests per second that no load exceeds, of all clients together")
     http: HttpVersion = Field(default="1.1", description="HTTP version of the load; `2` needs an `https` address")
@@ -87,7 +87,7 @@ class Service(Document):
             raise ValueError("give one of urls and access_log")
         schemes = {_scheme(address) for address in self._addresses}
         if len(schemes) > 1:
-            raise ValueError("address: all arms have one scheme, http or https")
+            raise ValueError("address: all sides need one scheme, http or https")
         if self.http == "2" and schemes != {"https"}:
             raise ValueError("http: '2' needs an https address, as in browsers")
         if (self.ca or not self.verify) and schemes != {"https"}:

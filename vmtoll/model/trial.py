@@ -144,7 +144,7 @@ _BACKGROUND = (
     "the server may use"
 )
 _HOST_BACKGROUND = (
-    "CPU time of processes outside the measurement on the host's CPUs under the SUT; empty for a SUT of its own"
+    "CPU time of processes outside the measurement on the host's CPUs under the SUT; empty for a SUT without a host"
 )
 _MHZ_SPREAD = "how far the CPUs' clock rate sank below its highest, if governed"
 _CLOCK_STEP = "largest step of any machine's wall clock"
@@ -254,10 +254,12 @@ class Measurement:
         "experiments with `during`: the longest time without an answer, operation or not"
     )
     brownout_s: float | None = figure(
-        "likewise: from the beginning of the operation (without one: from its time) to the end of the last window of "
+        "with and without an operation: from its beginning to the end of the last window of "
         "100 requests that is late: its p99 above the deadline and above all windows' before, or requests lost"
     )
-    late_answers: int | None = figure("likewise: answers later than a second after their intended send")
+    late_answers: int | None = figure(
+        "with and without an operation: answers later than a second after their intended send"
+    )
     tool_figures: Mapping[str, float] = field(default_factory=dict)
     service_time: Times = field(
         default=Times(), metadata=_statistics_of(_SERVICE_TIME, "mean", "p50", "p90", "p99", "p999")
@@ -267,7 +269,7 @@ class Measurement:
     )
     lateness: Times = field(default=Times(), metadata=_statistics_of(_LATENESS, "p99", "max"))
     dropped_figures: int | None = figure(
-        "figures of the tool's own summary that cannot be and were left out: `nan`, `inf`, a percentile of fewer "
+        "impossible values of the tool's summary that were left out: `nan`, `inf`, a percentile of fewer "
         "requests than it needs, percentiles that do not rise"
     )
     client_cpu_s: float | None = figure("CPU of the tool, of all clients")

@@ -127,7 +127,7 @@ def verdicts_schema() -> Schema:
     return _schema(
         "verdicts",
         "One row per scenario, environment and metric that applies to the kind of load, and per tuning step. It says"
-        " whether the difference between the two arms is real, and how large it is. Ratios are compared ÷ baseline.",
+        " whether the difference between the two sides is real, and how large it is. Ratios are compared ÷ baseline.",
         [*_IDENTITY, *_VERDICT],
     )
 
@@ -195,7 +195,7 @@ _ARMS = (
      " (another hypervisor), emulated (a CPU emulated in software), unknown"),
     ("metric", "string", "none", "what is compared: throughput, tail (open-loop p99), latency_p99 (closed-loop service"
      " time), cpu, host_cpu"),
-    ("role", "string", "none", "the measurement whose figures were compared"),
+    ("role", "string", "none", "the measurement whose values were compared"),
     ("measured_by", "string", "none", "tool of that measurement; empty where there is none"),
 )  # fmt: skip
 _IDENTITY = [*_SCENARIO, *_ARMS]
@@ -262,10 +262,10 @@ _BOTH = (
 )
 _COUNTS = (
     ("trials", "trials {}, those of its A/A control among them"),
-    ("used", "trials {} that have a figure"),
+    ("used", "trials {} that have a value"),
     ("suspect", "suspect trials {} among those used"),
-    ("lost", "trials {} without a figure, because something of this side failed"),
-    ("second_attempts", "trials {} that have a figure, after an attempt that failed"),
+    ("lost", "trials {} without a value, because something of this side failed"),
+    ("second_attempts", "trials {} that have a value, after an attempt that failed"),
     ("incomparable", "trials {} left out, because a finding says that the sides are not the same thing"),
     ("limited", "trials {} that the client or the link limited"),
 )
@@ -274,7 +274,7 @@ _COUNTS = (
 def _side_figures(side: str, whose: str) -> list[_Figure]:
     share = f"{side}_available"
     return [
-        _number(f"{side}_mean", f"mean {whose} over the blocks in which both sides have a figure, in the metric's unit",
+        _number(f"{side}_mean", f"mean {whose} over the blocks in which both sides have a value, in the metric's unit",
                 f"{side}.level", "of the metric"),
         *(_count(f"{side}_{name}", text.format(whose), f"{side}.{name}") for name, text in _COUNTS),
         _words(f"{side}_limiter", f"what kept most trials {whose} from answering more; nothing: the offered rate was"
@@ -306,7 +306,7 @@ _VERDICT: list[_Figure] = [
     *_LEVELS,
     _number("range_low", "least ratio of any block; the end nearer to 1 of a decided verdict as far as findings allow",
             _value_at("blocks_range.low")),
-    _number("range_high", "largest ratio of any block, likewise", _value_at("blocks_range.high")),
+    _number("range_high", "largest ratio of any block, where every block shows it", _value_at("blocks_range.high")),
     _truth("open_low", "a natural limit made the lower end; the true one may lie below"),
     _truth("open_high", "a natural limit made the upper end; the true one may lie above"),
     _number("mean_low", "mean ratio as low as findings and lost trials allow", "mean_low"),
@@ -316,7 +316,7 @@ _VERDICT: list[_Figure] = [
     _number("half_width", "half of the 95% interval by sampling alone, a fraction", "half_width"),
     _number("standard_error", "standard error of ln(ratio) by sampling alone, the geometric mean over the"
             " autocorrelations", "standard_error"),
-    _count("blocks", "blocks in which both sides have a figure: the sample size", "blocks"),
+    _count("blocks", "blocks in which both sides have a value: the sample size", "blocks"),
     _count("boots", "boots of the machines under test that the blocks were measured in; the sample size, where they are"
            " two or more", "boots"),
     _count("blocks_needed", "of an undecided verdict: how many more blocks show a difference as large as the margin"
@@ -326,10 +326,10 @@ _VERDICT: list[_Figure] = [
     _number("margin", "margin of practical equivalence, a fraction; 0 where none applies", "margin"),
     _number("noise_floor", "largest difference of two A/A trials of a block, a fraction; empty without a control",
             "noise_floor"),
-    _number("correlation", "expected autocorrelation of successive blocks of the page", "correlation"),
+    _number("correlation", "expected autocorrelation of successive blocks of the report", "correlation"),
     *map(_weight_of_rho, range(len(RHOS))),
     _number("p", "two-sided p of no difference", "tests.difference"),
-    _number("p_holm", "the same after Holm's correction within the family of the page", "tests.difference_holm"),
+    _number("p_holm", "the same after Holm's correction within the family of the report", "tests.difference_holm"),
     _number("p_equivalence", "p of a difference beyond the margin", "tests.equivalence"),
     _number("p_equivalence_holm", "the same after Holm's correction", "tests.equivalence_holm"),
     _count("family", "comparisons in that family", "tests.family"),
@@ -346,13 +346,13 @@ _EFFECT: list[_Figure] = [
            " counts as one block", "boot"),
     _number("low", "ratio as low as findings and lost trials allow; empty where the block is not in that series",
             "low"),
-    _number("mid", "ratio as measured; empty where a side has no figure", "mid"),
+    _number("mid", "ratio as measured; empty where a side has no value", "mid"),
     _number("high", "ratio as high as findings and lost trials allow", "high"),
     _number("first_low", "the same as low by the first trial of each side alone, where a side has two and the blocks"
             " are skewed: with one boot, the interval of a verdict other than equivalent is the hull of both",
             "first_low"),
     _number("first_high", "the same as high by the first trial of each side alone", "first_high"),
-    _count("n", "trials of both sides in the block, with a figure or lost", "trials"),
+    _count("n", "trials of both sides in the block, with a value or lost", "trials"),
 ]  # fmt: skip
 
 
@@ -385,23 +385,23 @@ _CLAIM_IDENTITY = (
 )
 _CLAIM: list[_Figure] = [
     _words("says", "the claim in one sentence", attrgetter("says")),
-    _words("metric", "column of trials, or figure of a rate sweep", attrgetter("metric")),
+    _words("metric", "column of trials, or value of a rate sweep", attrgetter("metric")),
     _words("unit", "of a claim about one side: of the level", attrgetter("unit")),
-    _words("of", "whose figures: server, environment, workload, users; + between several", _side(0)),
+    _words("of", "whose values: server, environment, workload, users; + between several", _side(0)),
     _words("over", "the side that it is compared with; empty of a claim about one side", _side(1)),
     _words("outcome", "confirmed, refuted or inconclusive here", _value_at("outcome")),
     _words("reasons", "codes of why, the one that decided first, separated by spaces",
            lambda claim: " ".join(dict.fromkeys(reason.code.value for reason in claim.reasons))),
-    _words("published", "figures that the source printed, separated by spaces",
+    _words("published", "values that the source printed, separated by spaces",
            lambda claim: " ".join(f"{value:g}" for value in claim.published)),
     _number("published_ratio", "their ratio", "published_ratio"),
     _number("value", "ratio as measured, or level", _estimate_value("ratio")),
     _number("low", "lower end of the interval of that", _estimate_value("low")),
     _number("high", "its upper end", _estimate_value("high")),
     _number("level", "probability at which the interval was made: 0.05, or what a look may spend", "alpha"),
-    _truth("limited", "in every block the client or the link set a figure"),
-    _count("blocks", "blocks in which every side has a figure", "blocks"),
-    _words("effects", "of each block its number, the figure as low as findings and lost trials allow, as measured, and"
+    _truth("limited", "in every block the client or the link set a value"),
+    _count("blocks", "blocks in which every side has a value", "blocks"),
+    _words("effects", "of each block its number, the value as low as findings and lost trials allow, as measured, and"
            " as high, with colons; separated by spaces", _blocks),
     *map(_weight_of_rho, range(len(RHOS))),
 ]  # fmt: skip

@@ -71,7 +71,7 @@ class WorkloadBase(Document):
     name: str
     description: str = Field(description="what it stands for, one sentence")
     site: str = Field(description="site that the servers serve: a file of `workloads/sites`")
-    tool: str = Field(description="load tool of the headline figures")
+    tool: str = Field(description="load tool that measures")
     crosscheck: str | None = Field(
         default=None, description="cheaper tool for a closed loop, independent one for an open loop, on the same URLs"
     )
@@ -164,7 +164,7 @@ class SharedHostWorkload(WebWorkload):
     )
     neighbour: Neighbour | None = Field(
         default=None,
-        description="load on one further guest of the environment meanwhile; a list of loads makes a scenario of each",
+        description="load on one more guest of the environment at the same time; a list makes a scenario of each load",
     )
     cold: bool = Field(
         default=False, description="page caches are dropped before the load, and each file is asked for once"
@@ -263,7 +263,7 @@ class ClosedWorkload(SharedHostWorkload):
 class OpenLoopWorkload(WebWorkload):
     """Requests at rates, whether or not the server keeps up."""
 
-    deadline_ms: float = Field(gt=0, description="a later response is no goodput")
+    deadline_ms: float = Field(gt=0, description="a later response does not count as good")
     arrivals: Arrivals = Field(
         default="constant",
         description="`poisson`: requests are due at random, as those of many independent users; `constant`: at even "
@@ -327,7 +327,7 @@ class SteppedWorkload(OpenLoopWorkload):
 
 
 class SweepWorkload(SteppedWorkload, SharedHostWorkload):
-    """A sweep of rates; each step is a scenario of its own."""
+    """A sweep of rates; each step is a scenario."""
 
     kind: Literal["sweep"] = Field(description="a rate sweep: rising offered rates")
 
@@ -393,7 +393,7 @@ class RampWorkload(SteppedWorkload):
 
 
 class MailWorkload(WorkloadBase):
-    """Users who send or read messages at the same time, each in a session of its own."""
+    """Users who send or read messages at the same time, each in a separate session."""
 
     kind: Literal["mail"] = Field(description="users who at once send messages as large as `page`, or read them")
     protocol: Literal["smtp", "submission", "imap", "pop3"] = Field(
@@ -401,7 +401,7 @@ class MailWorkload(WorkloadBase):
     )
     users: int = Field(gt=0, le=10, description="sessions at once")
     page: str = Field(description="file of the site; a message is as large")
-    keep_alive: Literal[False] = Field(default=False, description="each message or mailbox has a session of its own")
+    keep_alive: Literal[False] = Field(default=False, description="each message or mailbox has a separate session")
     method: Literal["GET"] = Field(default="GET", description="without meaning for mail")
 
     @model_validator(mode="after")

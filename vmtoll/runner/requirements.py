@@ -48,8 +48,8 @@ def _check_density(resolved: Resolved, inventory: Inventory) -> None:
     for host in inventory.under_test:
         if inventory.kvm_host(host) is None:
             raise ExperimentError(
-                f"density: the inventory names no KVM host of {host.name}, and vmtoll pauses the "
-                "guests that are too many there; set vmtoll_kvm_host and vmtoll_domain",
+                f"density: {host.name} has no vmtoll_kvm_host, so vmtoll cannot pause surplus guests; "
+                "set vmtoll_kvm_host and vmtoll_domain",
                 resolved.file,
             )
 

@@ -189,7 +189,7 @@ def run(
     tell: Listener = listener or (lambda _: None)
     resolved = planned.resolved
     if resolved.experiment.until and judge is None:
-        raise ExperimentError("until: nothing here looks at a run while it is measured; remove it", resolved.file)
+        raise ExperimentError("until: this command cannot stop early; remove `until`", resolved.file)
     inventory = _load_inventory(resolved, inventory_path, limit)
     for leave_out in (without_absent, without_unshipped, without_kernel_tls):
         resolved = leave_out(resolved, inventory)

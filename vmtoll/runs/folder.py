@@ -92,7 +92,7 @@ def read_manifest(folder: Path) -> Manifest:
     content = read_object(file)
     schema = content.get("schema")
     if schema != SCHEMA and not (migration.is_older(schema) and (folder / SUMS).exists()):
-        way_out = f"run `vmtoll migrate {folder}`" if migration.is_older(schema) else "use the vmtoll that wrote it"
+        way_out = f"run `vmtoll convert {folder}`" if migration.is_older(schema) else "use the vmtoll that wrote it"
         raise LoadError(f"{file}: schema {schema!r}, but this vmtoll reads {SCHEMA}; {way_out}")
     try:
         return Manifest.model_validate_json(json.dumps(content | {"schema": SCHEMA}))

@@ -104,10 +104,13 @@ def check_operations(path: Path, experiment: Experiment, workloads: Mapping[str,
     for name, workload in workloads.items() if experiment.during else ():
         if not isinstance(workload, OpenWorkload) or workload.tool != "vegeta":
             raise ExperimentError(
-                f"during: needs open loops of vegeta, which logs when each answer came; {name} is none", path
+                f"during: workload {name} is not an open-loop vegeta workload; `during` needs one", path
             )
         if isinstance(workload, SearchWorkload):
-            raise ExperimentError(f"during: {name} searches for a rate, and each arm would have its own", path)
+            raise ExperimentError(
+                f"during: {name} searches for its rate, so the sides would get different rates; use `kind: rate`",
+                path,
+            )
         if workload.client == "localhost":
             raise ExperimentError(f"during: {name} sends from the machine itself, which may stand still", path)
         if isinstance(workload, SharedHostWorkload) and (workload.cold or workload.is_spread):

@@ -87,7 +87,7 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
         raise InventoryError(f"{path}: --limit {limit}: no machine or group matches {unmatched_names[0]!r}; correct it")
     data = json.loads(done.stdout)
     if not isinstance(data, dict):
-        raise InventoryError(f"{path}: ansible-inventory printed no mapping")
+        raise InventoryError(f"{path}: ansible-inventory did not return a JSON object")
     if limit is None:
         inventory_files.refuse_unused_variables(path, data)
     evaluate(path, data)

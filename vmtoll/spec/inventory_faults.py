@@ -166,11 +166,13 @@ def _groups(machines: InventoryData, *, limited: bool, for_load: bool) -> Iterat
     for host, variables in own_variables.items():
         if host not in grouped_hosts | misspelt_hosts and variables:
             groups = ", ".join(f"`{group}`" for group, _ in GROUPS)
-            yield Fault(host, f"it has {variables[0]}, and is in none of our groups", f"Add it to one of {groups}")
+            yield Fault(
+                host, f"sets {variables[0]} but belongs to none of vmtoll's groups", f"Add it to one of {groups}"
+            )
     if limited:
         return
     if not grouped_hosts:
-        yield Fault("", "no machine is in any of our groups", "docs/inventory.md says how they are called")
+        yield Fault("", "no machine is in any of vmtoll's groups", "docs/inventory.md lists the group names")
     elif for_load and not machines.by_role["client"]:
         yield Fault("", "the group `clients` is empty", "Name the machine there that sends the load")
     if grouped_hosts and for_load and not machines.suts:
@@ -232,14 +234,14 @@ def _environments(machines: InventoryData, known: Collection[str], *, for_load: 
             yield Fault(host.name, observation, "Correct it in the inventory", is_misspelt)
         elif host.role == "kvm_guest" and label in NO_GUESTS:
             observation = f"it is in the group `kvm_guests`, and vmtoll_environment is {label}"
-            yield Fault(host.name, observation, "A machine is what its group says: correct one of both")
+            yield Fault(host.name, observation, "Group and variable disagree; change one of them")
         elif (host.role == "container") != (label in CONTAINERS) and label in (*guests, *NO_GUESTS):
             group = {role: group for group, role in GROUPS}[host.role]
             observation = f"it is in the group `{group}`, and vmtoll_environment is {label}"
-            yield Fault(host.name, observation, "A machine is what its group says: correct one of both")
+            yield Fault(host.name, observation, "Group and variable disagree; change one of them")
         elif host.role == "metal" and label in guests and not host.vars.container_host:
             observation = f"it is in the group `metal_hosts`, and vmtoll_environment is the guest profile {label}"
-            yield Fault(host.name, observation, "A machine is what its group says: correct one of both")
+            yield Fault(host.name, observation, "Group and variable disagree; change one of them")
         else:
             hosts_by_environment[machines.test_bed(host), label].append(host)
     for (_, label), hosts in hosts_by_environment.items():
@@ -323,7 +325,7 @@ def _guests(machines: InventoryData) -> Iterator[Fault]:
     for metal in machines.by_role["metal"]:
         if guest_variables := [name for name in (*GUEST_NAMES, "unit", "profile") if getattr(metal.vars, name)]:
             observation = f"it is in the group `metal_hosts`, and vmtoll_{guest_variables[0]} says that it is a guest"
-            yield Fault(metal.name, observation, "A machine is what its group says: correct one of both")
+            yield Fault(metal.name, observation, "Group and variable disagree; change one of them")
     for host in (host for hosts in machines.by_role.values() for host in hosts):
         named = (("vmtoll_kvm_host", host.vars.kvm_host), ("vmtoll_container_host", host.vars.container_host))
         for name, value in named:
@@ -338,7 +340,7 @@ def _containers(machines: InventoryData) -> Iterator[Fault]:
         variables, is_host_network = container.vars, container.vars.environment == CONTAINER_HOST_NETWORK
         if guest_variables := [name for name in (*GUEST_NAMES, "unit", "profile") if getattr(variables, name)]:
             observation = f"it is in the group `containers`, and vmtoll_{guest_variables[0]} says that it is a guest"
-            yield Fault(container.name, observation, "A machine is what its group says: correct one of both")
+            yield Fault(container.name, observation, "Group and variable disagree; change one of them")
         if variables.container_host is None and (variables.cpus or variables.container):
             yield Fault(container.name, "vmtoll_container_host is not set", "Set it: the host that it runs on")
         if not variables.cpus:

@@ -55,7 +55,7 @@ def varied_profiles(experiments: SearchPath) -> dict[str, VariedProfile]:
         for name, variant in _of_experiment(file):
             other = made.setdefault(name, VariedProfile(variant, file))
             if other.variant != variant:
-                raise ExperimentError(f"{name} is another guest than in {other.file}; change one of both", file)
+                raise ExperimentError(f"{name} defines a different guest than {other.file}; rename or align one", file)
     return made
 
 
@@ -100,7 +100,7 @@ def check_profiles(path: Path, experiment: Experiment, registry: Registry) -> No
         check_names(path, f"profiles.{name}.keys", "key", list(variant.keys), [*vary.profile_keys(), "needs"])
         check_machine(path, f"profiles.{name}.keys.machine", variant.keys.get("machine"))
         if name not in machines:
-            raise ExperimentError(f"profiles.{name}: is none of `environments`; add it there", path)
+            raise ExperimentError(f"profiles.{name}: is not one of `environments`; add it there", path)
     for name in machines - experiment.profiles.keys():
         check_machine(registry.guest_file(name), "machine", _content(registry, name).get("machine"))
     if experiment.tuning_steps:  # a cumulative step and a single one may be one profile
@@ -108,7 +108,7 @@ def check_profiles(path: Path, experiment: Experiment, registry: Registry) -> No
     contents = {name: _filled_in(registry, name, experiment) for name in sorted(machines)}
     for (name, content), (other, other_content) in itertools.combinations(contents.items(), 2):
         if content == other_content and content:
-            raise ExperimentError(f"environments: the profiles {name} and {other} differ in nothing; remove one", path)
+            raise ExperimentError(f"environments: the profiles {name} and {other} are identical; remove one", path)
 
 
 def _filled_in(registry: Registry, name: str, experiment: Experiment) -> Keys:

@@ -147,7 +147,7 @@ def _document(name: str, found: SearchPath, heirs: tuple[str, ...] = ()) -> Keys
         if parent not in found.names():
             raise ExperimentError(f"of: {unknown('server', parent, found.names())}", path)
         if parent in (name, *heirs):
-            raise ExperimentError(f"of: {' → '.join([*heirs, name, parent])} is a circle", path)
+            raise ExperimentError(f"of: {' → '.join([*heirs, name, parent])} is a cycle", path)
         inherited = _document(parent, found, (*heirs, name))
         for key in ("build", "tls"):
             inherited.pop(key, None)

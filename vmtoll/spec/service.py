@@ -131,7 +131,7 @@ def _paths(path: Path, service: Service) -> list[str]:
     else:
         key, paths = "access_log", _paths_of_logs(path, service.access_log)
     if not paths:
-        raise ExperimentError(f"service.{key}: has no URL; give one path a line, as /cart?id=1", path)
+        raise ExperimentError(f"service.{key}: is empty; list one path per line, e.g. /cart?id=1", path)
     for number, each in enumerate(paths, start=1):
         if not _PATH.fullmatch(each):
             complaint = (

@@ -99,7 +99,7 @@ def varied(
         machine = "-".join([of, *_words(of_profile)])
         name = "-".join([*_words(of_profile), *_words(of_change)]) if of_change else machine
         if environments.get(name) == chosen:
-            raise ValueError(f"vary: two combinations differ in nothing, both are {name}; remove a value")
+            raise ValueError(f"vary: two combinations are identical, both are {name}; remove a value")
         if environments.setdefault(name, chosen) != chosen:
             raise ValueError(f"vary: two combinations would be named {name}; give them profiles or `changes`")
         if len(name) > _LONGEST_NAME:

@@ -14,7 +14,7 @@ module: libvirt_guest
 short_description: Make and start a guest of libvirt, or remove it
 description:
   - C(state=present) makes a guest that is new, or whose domain or host key has changed, on an empty disk on top of an
-    image, and starts it. A guest that is as it should be is left alone; one that is off or paused goes on.
+    image, and starts it. It leaves a guest alone that is as wanted, and starts or resumes one that is off or paused.
   - C(state=absent) ends and forgets the guest and removes its files.
   - A run that was killed in between is finished by the next one. A guest that has started, stopped or gone by itself
     meanwhile, as libvirt starts guests again when their host has booted, is what was wanted.

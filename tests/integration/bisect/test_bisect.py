@@ -118,7 +118,7 @@ def test_the_commit_that_adds_20_us_among_64(bench: Bench, tmp_path: Path) -> No
     assert tasks(content) == ["anchors", *["step"] * 6, "confirmation"]
     assert content["error_spent"] <= 0.05
     assert content["cost"]["low"] > 1
-    assert re.search(r"63 candidates .*10 sittings and 60 min", done.stderr)
+    assert re.search(r"63 candidates .*10 steps and 60 min", done.stderr)
     assert bench.is_restored
     assert git(tmp_path / "repo", "status", "--porcelain", "--branch") == before
     assert git(tmp_path / "repo", "worktree", "list").count("\n") == 0

@@ -333,9 +333,9 @@ def test_the_commands_of_a_dataset(small: Registry, inventory: Path, tmp_path: P
     data, runner = tmp_path / "d", CliRunner()
     words = ["partition", str(run_dir), "--output", str(data), "--campaign", "c", "--testbed", "home"]
     assert f"{run_dir}: in {data}" in runner.invoke(app, words).stdout
-    figures = json.loads(runner.invoke(app, ["campaign-report", str(data), "--json"]).stdout)
+    figures = json.loads(runner.invoke(app, ["campaign", "report", str(data), "--json"]).stdout)
     assert figures["campaign"] == "c"
-    said = runner.invoke(app, ["campaign-report", str(data), "--output", str(tmp_path / "page")]).stdout
+    said = runner.invoke(app, ["campaign", "report", str(data), "--output", str(tmp_path / "page")]).stdout
     assert said.strip() == f"page: {tmp_path / 'page' / 'campaign.html'}"
     tables = {"trials", "histograms", "seconds", "samples", "verdicts", "effects", "claims", "hosts"}
     assert {path.name for path in data.iterdir()} == tables

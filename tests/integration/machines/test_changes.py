@@ -347,7 +347,7 @@ def test_a_change_that_fails_loses_its_trials_alone(
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"environments": ["metal"]}, "changes: changed: is none of `environments`"),
+        ({"environments": ["metal"]}, "changes: changed: is not one of `environments`"),
         ({"changes": {"changed": {"apply": "true", "of": "metol"}}}, "changes.changed.of: unknown environment 'metol'"),
         ({"environments": ["metal", "metal#2"], "changes": {"metal#2": {"apply": "true"}}}, "'metal#2': a name is not"),
         ({"environments": ["metal", "../x"], "changes": {"../x": {"apply": "true"}}}, "'../x': a name is not"),

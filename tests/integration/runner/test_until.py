@@ -72,5 +72,5 @@ def test_a_killed_run_continues_to_its_next_look(
 
 
 def test_until_requires_looks(project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite) -> None:
-    with pytest.raises(ExperimentError, match="nothing here looks"):
+    with pytest.raises(ExperimentError, match="cannot stop early"):
         run(rewrite(blocks=6), inventory, tmp_path / "r", registry=project, until=WIDE)

@@ -318,7 +318,7 @@ def test_a_server_can_extend_another(tmp_path: Path) -> None:
     ("name", "text", "said"),
     [
         ("odd", "description: x\nof: bsae\n", r"odd/server.yml: of: unknown server 'bsae' \(did you mean 'base'\?\)"),
-        ("odd", "description: x\nof: odd\n", r"odd/server.yml: of: odd → odd is a circle"),
+        ("odd", "description: x\nof: odd\n", r"odd/server.yml: of: odd → odd is a cycle"),
         ("odd", "description: x\nof: base\nworker: 3\n", r"odd/server.yml: worker: unknown key .* 'workers'"),
         ("odd", "description: x\nof: base\nworkers: 0\n", r"odd/server.yml: workers: 0: must be greater"),
         ("odd", "description: x\nbinary: /x\nexec_start: /x\n", r"odd/server.yml: templates: is missing"),

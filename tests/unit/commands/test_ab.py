@@ -72,7 +72,7 @@ def exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str) -> o
         (["metal", "kvm-default", "--metric", "speed"], "--metric speed: unknown metric"),
         (
             ["metal", "kvm-default", "--workload", "site-siege", "--metric", "tail", "--dry-run"],
-            "--metric tail: site-siege has no such figure; give another --metric",
+            "--metric tail: site-siege does not measure it; give another --metric",
         ),
         (["metal", "kvm-default", "--junit", "/no/such/ab.xml", "--dry-run"], "--junit /no/such/ab.xml: there is no"),
         (["metal", "kvm-defualt", "--dry-run"], "vmtoll: environments[1]: unknown environment"),

@@ -37,16 +37,16 @@ def listed(tmp_path: Path) -> Path:
         (APPLY, "give either --candidates FILE or --git REPOSITORY"),
         ([*APPLY, "--candidates", "{file}", "--git", "."], "give either --candidates FILE or --git REPOSITORY"),
         ([*APPLY, "--candidates", "{file}", "--metric", "speed"], "--metric speed: unknown metric"),
-        ([*APPLY, "--candidates", "{file}", "--metric", "throughput"], "site-steady has no such figure"),
+        ([*APPLY, "--candidates", "{file}", "--metric", "throughput"], "site-steady does not measure it"),
         ([*APPLY, "--candidates", "{file}", "--workload", "site-sweep"], "--workload site-sweep: has"),
         ([*APPLY, "--candidates", "{file}", "--workload", "site-search"], "searches for its rate"),
         ([*APPLY, "--candidates", "{file}", "--at-most-min", "5"], "--at-most-min is 5"),
         ([*APPLY, "--candidates", "{file}", "--machine", "metol"], "unknown environment 'metol'"),
         ([*APPLY, "--candidates", "{file}", "--on", "host"], "metal has no KVM host"),
-        ([*APPLY, "--candidates", "{file}", "--skip", "linux-5"], "--skip linux-5: is no candidate"),
-        ([*APPLY, "--candidates", "{file}", "--skip", "linux-6.1"], "--skip linux-6.1: is no candidate"),
-        ([*APPLY, "--candidates", "{file}", "--judge", "linux-5"], "--judge linux-5: is no candidate of the list"),
-        (["--apply", "true", "--candidates", "{file}"], "--apply: has neither {candidate} nor {folder}"),
+        ([*APPLY, "--candidates", "{file}", "--skip", "linux-5"], "--skip linux-5: is not between"),
+        ([*APPLY, "--candidates", "{file}", "--skip", "linux-6.1"], "--skip linux-6.1: is not between"),
+        ([*APPLY, "--candidates", "{file}", "--judge", "linux-5"], "--judge linux-5: is not in the list of candidates"),
+        (["--apply", "true", "--candidates", "{file}"], "--apply: must contain {candidate} or {folder}"),
         ([*APPLY, "--candidates", "{file}", "--server", "ngnix"], "vmtoll: servers[0]: unknown server 'ngnix'"),
         ([*APPLY, "--candidates", "{file}", "--good", "linux-6.9", "--bad", "linux-6.2"], "does not come before"),
         ([*APPLY, "--git", "{folder}", "--good", "a", "--bad", "b"], "no git repository"),
@@ -75,7 +75,7 @@ def test_what_it_takes_is_said_and_a_dry_run_writes_nothing(
     assert said["candidates"][0] == "linux-6.1"
     assert said["requests_to_first_looks"] > 0
     assert exit_code(monkeypatch, tmp_path, *words) == 0
-    assert re.search("^7 candidates .*7 sittings and 35 min", capsys.readouterr().out)
+    assert re.search("^7 candidates .*7 steps and 35 min", capsys.readouterr().out)
     assert not list((tmp_path / "results").rglob("*.*"))
 
 

@@ -39,7 +39,7 @@ KEYS: dict[str, Any] = {
         ),
         (
             {"changes": {key: {"apply": "x"} for key in "ab"}, "environments": ["metal", "a", "b"]},
-            "a and b differ in nothing",
+            "a and b are identical",
         ),
     ],
 )

@@ -39,7 +39,7 @@ def test_the_figures_stay_the_same(run: Path, older: Path) -> None:
 
 
 def test_an_older_run_names_the_way_out(older: Path) -> None:
-    with pytest.raises(LoadError, match=rf"run\.json: schema 2, .*reads {SCHEMA}; run `vmtoll migrate"):
+    with pytest.raises(LoadError, match=rf"run\.json: schema 2, .*reads {SCHEMA}; run `vmtoll convert"):
         load_run(older)
 
 

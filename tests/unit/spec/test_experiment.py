@@ -130,8 +130,8 @@ def with_claim(rewrite: Rewrite, change: dict[str, Any]) -> Path:
         ({"over": None}, r"claims\[0\]: .*give either over, or one of at_least and at_most"),
         ({"at_least": 3}, r"claims\[0\]: .*give either over, or one of at_least and at_most"),
         ({**LEVEL, "within_pct": 5}, r"claims\[0\]: .*within_pct: needs over"),
-        ({"published": [1]}, r"claims\[0\]: .*published: one figure for each side"),
-        ({"published": [1, 1]}, r"claims\[0\]: .*equal figures give no direction; say within_pct"),
+        ({"published": [1]}, r"claims\[0\]: .*published: one value for each side"),
+        ({"published": [1, 1]}, r"claims\[0\]: .*equal values give no direction; give within_pct"),
     ],
 )
 def test_mistakes_in_a_claim_are_named(rewrite: Rewrite, project: Registry, change: dict[str, Any], said: str) -> None:

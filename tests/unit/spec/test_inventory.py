@@ -43,8 +43,8 @@ def test_a_connection_is_as_ansible_makes_it() -> None:
 @pytest.mark.parametrize(
     ("variables", "mistake"),
     [
-        ({"ansible_become_method": "su"}, "lab.yml: big: ansible_become_method is 'su': vmtoll knows `sudo` alone"),
-        ({"ansible_become_user": "ops"}, "lab.yml: big: ansible_become_user is 'ops': vmtoll knows `root` alone"),
+        ({"ansible_become_method": "su"}, "lab.yml: big: ansible_become_method is 'su': vmtoll supports only `sudo`"),
+        ({"ansible_become_user": "ops"}, "lab.yml: big: ansible_become_user is 'ops': vmtoll supports only `root`"),
         ({"vmtoll_http_port": "web"}, "lab.yml: big: vmtoll_http_port is 'web': must be a valid integer"),
         (
             {"vmtoll_revive": "virsh start x"},

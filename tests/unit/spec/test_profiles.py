@@ -56,7 +56,7 @@ def test_every_command_knows_the_guests_of_vary(folder: Path) -> None:
 
 def test_two_experiments_that_make_one_name_differently_are_named(folder: Path) -> None:
     experiment(folder, environments=["kvm-default"], vary={"kernel": [None, "a-b"]})
-    with pytest.raises(ExperimentError, match=r"kvm-default-kernel-a-b is another .*mine.yml"):
+    with pytest.raises(ExperimentError, match=r"kvm-default-kernel-a-b defines a different .*mine.yml"):
         experiment(folder, "other", environments=["kvm-default"], vary={"kernel": ["a.b"]})
 
 
@@ -167,7 +167,10 @@ def test_the_factors_of_two_environments_in_words(folder: Path) -> None:
             "profiles.kvm-ide: a guest profile has this name",
         ),
         ({"a": {"of": "kvm-default", "keys": {"memory_mib": [1]}}}, r"profiles.a.keys: .*memory_mib: \[1\] is no text"),
-        ({"b": {"of": "kvm-default", "keys": {"kernel": "k"}}}, "profiles.b: is none of `environments`; add it there"),
+        (
+            {"b": {"of": "kvm-default", "keys": {"kernel": "k"}}},
+            "profiles.b: is not one of `environments`; add it there",
+        ),
     ],
 )
 def test_profiles_that_make_no_sense(folder: Path, keys: dict[str, object], said: str) -> None:
@@ -180,14 +183,14 @@ def test_two_profiles_that_differ_in_nothing_are_named(folder: Path) -> None:
     for name, text in {"a": cloud, "b": cloud, "same": "of: [kvm-default]\n", "x": "", "y": ""}.items():
         (folder / f"environments/{name}.yml").write_text(f"description: {name}\n{text}")
     for pair, said in ({"a": "b"}, "a and b"), ({"kvm-default": "same"}, "kvm-default and same"):
-        with pytest.raises(ExperimentError, match=f"{said} differ in nothing"):
+        with pytest.raises(ExperimentError, match=f"{said} are identical"):
             experiment(folder, environments=[*pair, *pair.values()])
     assert experiment(folder, environments=["x", "y"]), "guests of others, of which no profile says what they are"
 
 
 @pytest.mark.parametrize("vary", [{"memory_mib": [None, 1024]}, {"nic_queues": [1, None], "memory_mib": [1024, 2048]}])
 def test_a_value_that_is_the_default_makes_no_other_guest(folder: Path, vary: dict[str, list[object]]) -> None:
-    with pytest.raises(ExperimentError, match=r"environments: the profiles kvm-default.* differ in nothing"):
+    with pytest.raises(ExperimentError, match=r"environments: the profiles kvm-default.* are identical"):
         experiment(folder, environments=["kvm-default"], vary=vary)
 
 

@@ -84,8 +84,8 @@ def test_no_factor_is_a_key_of_profiles_and_a_setting() -> None:
         ({"vary": {"kernel": [6.1, 6.12]}}, "vary.kernel: 6.1 is a number, of which YAML drops zeros; quote it"),
         ({"vary": {"kernel": ["a b", "a-b"]}}, "two combinations would be named kvm-default-kernel-a-b"),
         ({"vary": {"kernel": ["x" * 60]}}, "is longer than 63 characters; give this guest a profile of its own"),
-        ({"vary": {"ksm": ["on", True]}}, "vary: two combinations differ in nothing, both are ksm-on; remove a value"),
-        ({"vary": {"cmdline": [[], None]}}, "two combinations differ in nothing, both are kvm-default"),
+        ({"vary": {"ksm": ["on", True]}}, "vary: two combinations are identical, both are ksm-on; remove a value"),
+        ({"vary": {"cmdline": [[], None]}}, "two combinations are identical, both are kvm-default"),
         ({"vary": {"kernel": ["x"]}, "environments": ["metal"]}, "vary.kernel: metal has no guest profile"),
     ],
 )

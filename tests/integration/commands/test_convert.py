@@ -1,4 +1,4 @@
-"""`vmtoll migrate`: stored runs by folder or all at once; bundles of an older schema are read as they are."""
+"""`vmtoll convert`: stored runs by folder or all at once; bundles of an older schema are read as they are."""
 
 import json
 import shutil
@@ -18,22 +18,22 @@ def older_copy(folder: Path) -> Path:
     return folder
 
 
-def test_a_folder_of_results_is_migrated(tmp_path: Path) -> None:
+def test_a_folder_of_results_is_converted(tmp_path: Path) -> None:
     run = older_copy(tmp_path / "results/demo" / DEMO.name)
     refused = vmtoll("show", run)
     assert refused.returncode == 2
-    assert f"run `vmtoll migrate {run}`" in refused.stderr
-    done = vmtoll("migrate", tmp_path / "results")
+    assert f"run `vmtoll convert {run}`" in refused.stderr
+    done = vmtoll("convert", tmp_path / "results")
     assert (done.returncode, done.stdout) == (0, f"{run}: schema 3, was 2\n"), done.stderr
     assert load_run(run).records == load_run(DEMO).records
     assert (run / "trials.csv").read_bytes() == (DEMO / "trials.csv").read_bytes()
     assert vmtoll("show", run).stdout == vmtoll("show", DEMO).stdout
-    again = vmtoll("migrate", run, "--json")
+    again = vmtoll("convert", run, "--json")
     assert json.loads(again.stdout) == {"schema": 3, "schema_before": {str(run): 3}}
 
 
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
-    refused = vmtoll("migrate", tmp_path)
+    refused = vmtoll("convert", tmp_path)
     assert refused.returncode == 2
     assert (
         refused.stderr.startswith(f"vmtoll: {tmp_path}: no run ") and "results/<experiment>/<run-id>" in refused.stderr
@@ -49,7 +49,7 @@ def test_a_sealed_bundle_of_an_older_schema_is_read(tmp_path: Path) -> None:
     seal(bundle)
     assert open_run(bundle).records == records
     before = (bundle / "trials.jsonl").read_bytes()
-    assert vmtoll("migrate", bundle).stdout == "", "a bundle is sealed"
+    assert vmtoll("convert", bundle).stdout == "", "a bundle is sealed"
     assert (bundle / "trials.jsonl").read_bytes() == before
     copied = vmtoll("report", bundle, "--output", tmp_path / "copy")
     assert copied.returncode == 0, copied.stderr

@@ -1,4 +1,4 @@
-"""The command `migrate`: stored runs of an older schema."""
+"""The command `convert`: stored runs of an older schema."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,25 +11,25 @@ from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption
 from vmtoll.model.errors import UserError
 
-describe("migrate", "vmtoll migrate results/tails/20261125T230019Z-dfb4", "vmtoll migrate results")
+describe("convert", "vmtoll convert results/tails/20261125T230019Z-dfb4", "vmtoll convert results")
 
 
-def migrate(
+def convert(
     folders: Annotated[
         list[Path], typer.Argument(metavar="FOLDER...", help="Runs, or folders of results with runs below.")
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Rewrite stored runs of an older schema in the present one.
+    """Convert stored runs of an older schema to the present one.
 
-    The figures stay the same. Bundles need no migration: they are sealed, and vmtoll reads older ones as they are. If a
-    migration was killed, start it again.
+    All values stay the same. Bundles are sealed, so vmtoll reads older ones as they are. If a conversion was killed,
+    start it again.
     """
     from vmtoll.model.run import SCHEMA  # noqa: PLC0415
 
     before: dict[str, int] = {}
     for run in dict.fromkeys(_runs(folders)):
-        schema = before[str(run)] = migrate_run(run)
+        schema = before[str(run)] = convert_run(run)
         if not as_json:
             print(f"{run}: schema {SCHEMA}" + (" already" if schema == SCHEMA else f", was {schema}"))
     if as_json:
@@ -47,8 +47,8 @@ def _runs(folders: Iterable[Path]) -> Iterator[Path]:
         yield from (run for run in runs if not (run / SUMS).exists())
 
 
-def migrate_run(run: Path) -> int:
-    """Migrate a run and export its table; return the schema that it had. Raises ResultsError."""
+def convert_run(run: Path) -> int:
+    """Convert a run and export its table; return the schema that it had. Raises ResultsError."""
     from vmtoll.model.run import SCHEMA  # noqa: PLC0415
     from vmtoll.runs.folder import CAPACITIES, MANIFEST, TRIALS  # noqa: PLC0415
     from vmtoll.runs.migration import migrate as rewrite  # noqa: PLC0415
