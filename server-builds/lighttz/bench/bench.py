@@ -23,10 +23,11 @@ from pathlib import Path
 
 from heads import HEADS
 from peers import LIGHTTZ, PEERS
+from suite import Suite, make
 
 HERE = Path(__file__).resolve().parent.parent
 MODES = ["keep", "close", "pipe"]
-SIZES = {"357 B": 357, "4 KB": 4096, "9 KB": 9216, "30 KB": 30720, "100 KB": 102400}
+SIZES = {"357 B": 357, "4 KB": 4096, "9 KB": 9216, "32 KB": 32768, "100 KB": 102400}
 FILES = 2000  # of 4 KB, the site of many files
 SPIN = "lighttz, spin"
 PROBES = ("limit", "limit, sendfile")  # the faster one is the limit
@@ -39,6 +40,7 @@ class Server:
     name: str
     argv: list[str]
     port: int
+    many_files: bool = True
     process: subprocess.Popen[bytes] | None = None
 
     def pids(self) -> list[int]:
@@ -119,23 +121,29 @@ class Bench:
     args: argparse.Namespace
     dir: Path
     root: Path
+    suite: Suite | None = None
     servers: dict[str, Server] = field(default_factory=dict)
     port: int = 18300
     samples: dict[tuple[str, Cell], list[Sample]] = field(default_factory=dict)
 
-    def start(self, name: str, argv: list[str], config: str = "") -> None:
-        binary = shutil.which(argv[0], path=os.environ["PATH"] + ":/usr/sbin:/sbin")
-        if binary is None:
-            print(f"{name} is not installed here and is left out.")
-            return
+    def start(
+        self, name: str, argv: list[str], config: str = "", suite: Suite | None = None, *, many_files: bool = True
+    ) -> None:
         self.port += 1
         file = self.dir / f"{name.replace(' ', '-')}.conf"
         values = {"dir": self.dir, "root": self.root, "port": self.port, "conf": file}
         file.write_text(config.format(**values))
-        command = ["taskset", "-c", str(self.args.server_cpu), binary, *(a.format(**values) for a in argv[1:])]
-        server = Server(name, command, self.port)
+        command = [a.format(**values) for a in argv]
+        command = [
+            "taskset",
+            "-c",
+            str(self.args.server_cpu),
+            *(suite.command(self.dir, command) if suite else command),
+        ]
+        server = Server(name, command, self.port, many_files)
         log = (self.dir / f"{file.stem}.out").open("wb")
-        server.process = subprocess.Popen(command, stdout=log, stderr=log)
+        path = {**os.environ, "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"}
+        server.process = subprocess.Popen(command, stdout=log, stderr=log, env=path)
         for _ in range(100):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
                 self.servers[name] = server
@@ -149,9 +157,16 @@ class Bench:
         for size, octets in SIZES.items():
             self.start(f"limit {size}", [str(HERE / "build/limit"), "{port}", str(octets)])
             self.start(f"limit, sendfile {size}", [str(HERE / "build/limit"), "{port}", str(octets), "sendfile"])
-        for name, argv, config in PEERS:
-            if not self.args.only or name in self.args.only:
-                self.start(name, argv, config)
+        versions = self.suite.versions() if self.suite else {}
+        for name, argv, config, package, many_files in PEERS:
+            if self.args.only is not None and name not in self.args.only:
+                continue
+            if package in versions:
+                self.start(f"{name} {versions[package]}", argv, config, self.suite, many_files=many_files)
+            elif installed(argv):
+                self.start(f"{name} of this machine", argv, config, many_files=many_files)
+            else:
+                print(f"{name} is not in the suite or installed here and is left out.")
 
     def load(self, server: Server, cell: Cell, *, ms: int, rate: float = 0, users: int = 100) -> Sample:
         argv = ["taskset", "-c", str(self.args.load_cpu), str(HERE / "build/load")]
@@ -187,6 +202,7 @@ class Bench:
             # They answer each receive once.
             probes = [] if cell.mode == "pipe" else [f"{probe} {cell.size}" for probe in PROBES]
             every = [self.servers[n] for n in (*probes, *self.names())]
+            every = [server for server in every if cell.files == 1 or server.many_files]
             for server in every:
                 self.load(server, cell, ms=100)
             for i in range(self.args.rounds):
@@ -211,7 +227,7 @@ class Bench:
             texts = []
             for cell in cells:
                 ours, theirs = (self.samples.get((n, cell), []) for n in ("lighttz", name))
-                r = sorted(a.cpu_us / b.cpu_us for a, b in zip(ours, theirs, strict=True)) if theirs else []
+                r = sorted(a.cpu_us / b.cpu_us for a, b in zip(ours, theirs, strict=True)) if ours and theirs else []
                 texts.append(f"{statistics.median(r):.2f} ({r[0]:.2f}–{r[-1]:.2f})" if r else "–")
             print(f"| {name} | " + " | ".join(texts) + " |")
 
@@ -313,6 +329,11 @@ class Bench:
                 server.process.kill()
 
 
+def installed(argv: list[str]) -> bool:
+    program = next(a for a in argv if a != "env" and "=" not in a)
+    return shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is not None
+
+
 def median_of(name: str) -> Callable[[list[Sample]], float]:
     return lambda samples: statistics.median(getattr(s, name) for s in samples)
 
@@ -334,6 +355,21 @@ def idle_client(port: int, i: int) -> socket.socket:
     return s
 
 
+def make_site(base: Path) -> Path:
+    """The files to serve, and beside them the heads to send."""
+    base.chmod(0o755)
+    root = base / "root"
+    root.mkdir()
+    for octets in SIZES.values():
+        (root / f"{octets}.bin").write_bytes(os.urandom(octets))
+    (root / "4096").mkdir()
+    for i in range(FILES):
+        (root / f"4096/{i}.bin").write_bytes(os.urandom(4096))
+    for name, fields in HEADS.items():
+        (base / f"{name}.head").write_text(fields, newline="")
+    return root
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
@@ -342,6 +378,9 @@ def main() -> None:
     parser.add_argument("--server-cpu", type=int, default=0)
     parser.add_argument("--load-cpu", type=int, default=1)
     parser.add_argument("--only", nargs="*", help="these peers only")
+    parser.add_argument(
+        "--suite", default="unstable", help="of Debian, for the peers; installed: those of this machine"
+    )
     parser.add_argument("--modes", nargs="*", default=MODES, choices=MODES, help="pipe is 16 deep")
     parser.add_argument("--sizes", nargs="*", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--heads", nargs="*", default=["siege", "chrome"], choices=HEADS, help="at 4 KB, keep-alive")
@@ -352,17 +391,11 @@ def main() -> None:
         sys.exit("The bench needs two cores.")
     with tempfile.TemporaryDirectory(prefix="lighttz-bench-") as directory:
         base = Path(directory)
-        base.chmod(0o755)
-        root = base / "root"
-        root.mkdir()
-        for octets in SIZES.values():
-            (root / f"{octets}.bin").write_bytes(os.urandom(octets))
-        (root / "4096").mkdir()
-        for i in range(FILES):
-            (root / f"4096/{i}.bin").write_bytes(os.urandom(4096))
-        for name, fields in HEADS.items():
-            (base / f"{name}.head").write_text(fields, newline="")
-        bench = Bench(args, base, root)
+        root = make_site(base)
+        suite = None if args.suite == "installed" else make(args.suite)
+        bench = Bench(args, base, root, suite)
+        if suite:
+            print(f"Peers of Debian {suite.name}.")
         try:
             bench.start_all()
             if args.tail_only:

@@ -1,7 +1,12 @@
-"""The peers and how they are set up: static files, one worker, no log, no limit of requests per connection.
+"""The peers and how they are set up: static files, one worker, no log, no limit of requests per connection, sendfile
+and a cache of open files or of their state where the documentation advises one.
 
 Each has a command line and a configuration; {dir}, {root}, {port} and {conf} are filled in.
 """
+
+from __future__ import annotations
+
+from typing import NamedTuple
 
 NGINX = """
 worker_processes 1; daemon off; pid {dir}/nginx.pid; error_log {dir}/nginx.log crit;
@@ -18,9 +23,12 @@ LIGHTTPD = """
 server.document-root = "{root}"
 server.bind = "127.0.0.1"
 server.port = {port}
-server.max-keep-alive-requests = 1000000000
+server.max-keep-alive-requests = 65535
 server.max-fds = 20000
 server.max-connections = 10000
+server.max-worker = 0
+server.network-backend = "sendfile"
+server.stat-cache-engine = "simple"
 server.errorlog = "{dir}/lighttpd.log"
 """
 H2O = """
@@ -53,8 +61,43 @@ ThreadsPerChild 64
 MaxRequestWorkers 256
 <Directory {root}>
   Require all granted
+  AllowOverride None
 </Directory>
+EnableSendfile On
 """
+CADDY = """
+{{
+  admin off
+  auto_https off
+  persist_config off
+  log {{
+    output discard
+  }}
+}}
+http://127.0.0.1:{port} {{
+  root * {root}
+  file_server
+}}
+"""
+# It serves no files: it keeps these as responses, which must fit into a buffer.
+HAPROXY = """
+global
+  nbthread 1
+  maxconn 9900
+  tune.bufsize 131072
+defaults
+  mode http
+  timeout client 75s
+  timeout http-keep-alive 75s
+  timeout connect 5s
+  timeout server 5s
+frontend static
+  bind 127.0.0.1:{port} defer-accept
+""" + "".join(
+    "  http-request return status 200 content-type application/octet-stream"
+    f" file {{root}}/{octets}.bin if {{{{ path /{octets}.bin }}}}\n"
+    for octets in (357, 4096, 9216, 32768, 102400)
+)
 LIGHTTZ = """
 listen = 127.0.0.1:{port}
 root = {root}
@@ -62,10 +105,26 @@ workers = 1
 user = 0
 """
 
-PEERS: list[tuple[str, list[str], str]] = [
-    ("nginx", ["nginx", "-c", "{conf}"], NGINX),
-    ("lighttpd", ["lighttpd", "-D", "-f", "{conf}"], LIGHTTPD),
-    ("h2o", ["h2o", "-c", "{conf}"], H2O),
-    ("apache event", ["apache2", "-DFOREGROUND", "-f", "{conf}"], APACHE),
-    ("darkhttpd", ["darkhttpd", "{root}", "--port", "{port}", "--addr", "127.0.0.1"], ""),
+
+class Peer(NamedTuple):
+    name: str
+    argv: list[str]
+    config: str
+    package: str = ""  # its version is this one's
+    many_files: bool = True
+
+
+PEERS = [
+    Peer("nginx", ["nginx", "-c", "{conf}"], NGINX, "nginx-light"),
+    Peer("lighttpd", ["lighttpd", "-D", "-f", "{conf}"], LIGHTTPD, "lighttpd"),
+    Peer("h2o", ["h2o", "-c", "{conf}"], H2O, "h2o"),
+    Peer("apache event", ["apache2", "-DFOREGROUND", "-f", "{conf}"], APACHE, "apache2"),
+    Peer(
+        "caddy",
+        ["env", "GOMAXPROCS=1", "HOME={dir}", "caddy", "run", "--adapter", "caddyfile", "--config", "{conf}"],
+        CADDY,
+        "caddy",
+    ),
+    Peer("haproxy", ["haproxy", "-db", "-f", "{conf}"], HAPROXY, "haproxy", many_files=False),
+    Peer("darkhttpd", ["darkhttpd", "{root}", "--port", "{port}", "--addr", "127.0.0.1"], ""),
 ]

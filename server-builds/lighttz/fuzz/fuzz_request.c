@@ -15,6 +15,23 @@ static void use(const struct request *r)
         abort();
 }
 
+/* The same head once more: its fields are remembered by now. */
+static void compare(const struct request *r, const struct request *s)
+{
+    bool alike = r->method == s->method && r->http_1_0 == s->http_1_0 &&
+                 r->keep_alive == s->keep_alive && r->expects_continue == s->expects_continue &&
+                 r->chunked == s->chunked && r->length == s->length && r->seen == s->seen &&
+                 r->repeated == s->repeated && r->count == s->count;
+    for (size_t i = 0; alike && i < r->count; i++)
+        alike = r->lines[i].field == s->lines[i].field &&
+                str_eq(request_name(r, i), request_name(s, i)) &&
+                str_eq(request_value(r, i), request_value(s, i));
+    for (enum field f = 0; alike && f < FIELD_OTHER; f++)
+        alike = !request_has(r, f) || str_eq(r->value[f], s->value[f]);
+    if (!alike)
+        abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *p = (const char *)data;
@@ -40,6 +57,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!taken)
         return 0;
     use(&r);
+    if (request_parse(p, size, &(size_t){0}, &limits, &other) != end || other.refusal)
+        abort();
+    compare(&r, &other);
     struct body whole;
     struct body pieces;
     body_start(&whole, &r, false);

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,12 +13,14 @@
 /* Whole lines of at most PIPE_BUF octets are what other writers to a pipe cannot tear. */
 enum { LINE_FIXED = 384, LINE_MAX_FILE = 49920, LINE_MAX_PIPE = PIPE_BUF, VALUES = 3 };
 
+enum { LOCK_TRIES = 10 /* 1 ms apart */ };
+
 bool accesslog_open(struct accesslog *log, const char *path, struct stats *stats)
 {
     log->fd = -1;
     log->used = 0;
     log->torn = false;
-    log->pipe = false;
+    log->pipe = log->file = false;
     log->stats = stats;
     if (path == NULL)
         return true;
@@ -26,7 +30,9 @@ bool accesslog_open(struct accesslog *log, const char *path, struct stats *stats
     if (log->fd < 0 && errno == ENXIO) /* a FIFO without a reader */
         log->fd = open(path, O_RDWR | flags, 0640);
     struct stat st;
-    log->pipe = log->fd >= 0 && fstat(log->fd, &st) == 0 && S_ISFIFO(st.st_mode);
+    bool known = log->fd >= 0 && fstat(log->fd, &st) == 0;
+    log->pipe = known && S_ISFIFO(st.st_mode);
+    log->file = known && S_ISREG(st.st_mode);
     return log->fd >= 0;
 }
 
@@ -53,16 +59,47 @@ static void flush_pipe(struct accesslog *log)
     log->used = 0;
 }
 
-/* Drops what the file does not take. The rest of a line that was begun would come behind lines of
- * other workers: it is dropped, too, and the next to be written is the end of that line. */
+/* Keeps other workers and generations from appending. Not for long: anybody who can open the file
+ * can hold its lock. */
+static bool lock(const struct accesslog *log)
+{
+    for (int i = 0; log->file && i < LOCK_TRIES; i++) {
+        if (flock(log->fd, LOCK_EX | LOCK_NB) == 0)
+            return true;
+        if (errno != EWOULDBLOCK)
+            return false;
+        poll(NULL, 0, 1);
+    }
+    return false;
+}
+
+/* Cuts off the last `n` octets that were written, if nothing came behind them. */
+static bool cut(const struct accesslog *log, size_t n)
+{
+    struct stat st;
+    off_t end = lseek(log->fd, 0, SEEK_CUR);
+    return log->file && fstat(log->fd, &st) == 0 && st.st_size == end &&
+           ftruncate(log->fd, end - (off_t)n) == 0;
+}
+
+/* Drops what the file does not take, and the part of a line that it took. Where that cannot be cut
+ * off, the next to be written is the end of that line. */
 static void flush_file(struct accesslog *log)
 {
     size_t end = log->torn; /* octets of it */
+    bool locked = log->used && lock(log);
     ssize_t n = log->used ? write(log->fd, log->buffer, log->used) : 0;
     size_t done = n > 0 ? (size_t)n : end;
     count_lost(log, log->buffer + done, log->used - done);
-    if (n > 0)
-        log->torn = log->buffer[done - 1] != '\n';
+    if (n > 0 && log->buffer[done - 1] != '\n') {
+        const char *last = memrchr(log->buffer, '\n', done);
+        size_t whole = last ? (size_t)(last - log->buffer) + 1 : 0;
+        log->torn = !cut(log, done - whole);
+    } else if (n > 0) {
+        log->torn = false;
+    }
+    if (locked)
+        flock(log->fd, LOCK_UN);
     log->buffer[0] = '\n';
     log->used = log->torn;
 }

@@ -1,5 +1,6 @@
 /* The access log: combined format, then the seconds that the response took; buffered per worker and
- * written once a second. A pipe is not waited for: it loses lines instead. A disk is. */
+ * written once a second. A pipe is not waited for: it loses lines instead. A disk is. A line that a
+ * full disk takes in part is cut off again. */
 #pragma once
 
 #include "request.h"
@@ -9,8 +10,9 @@
 struct accesslog {
     int fd; /* -1: off */
     bool pipe;
+    bool file; /* a regular one: what was written in part can be cut off */
     size_t used;
-    bool torn; /* the file ends within a line of ours, and the buffer starts with its end */
+    bool torn; /* the log ends within a line of ours, and the buffer starts with its end */
     struct stats *stats;
     char date[40]; /* " - - [06/Nov/1994:08:49:37 +0000]" */
     size_t date_length;

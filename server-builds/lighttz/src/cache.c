@@ -21,13 +21,26 @@ struct cache {
     LIST_HEAD(bucket, file) buckets[];
 };
 
-/* FNV-1a */
+static uint64_t mixed(uint64_t h, uint64_t word)
+{
+    h = (h ^ word) * 0x9e3779b97f4a7c15U;
+    return h ^ h >> 32;
+}
+
+/* Eight octets at a time; the last piece overlaps. */
 static uint64_t hash_of(struct str key, enum encoding encoding)
 {
-    uint64_t h = 0xcbf29ce484222325U + encoding;
-    for (size_t i = 0; i < key.n; i++)
-        h = (h ^ (unsigned char)key.p[i]) * 0x100000001b3U;
-    return h;
+    uint64_t h = 0xcbf29ce484222325U + encoding + 8 * key.n;
+    uint64_t word = 0;
+    for (size_t i = 0; i + 8 < key.n; i += 8) {
+        memcpy(&word, key.p + i, sizeof word);
+        h = mixed(h, word);
+    }
+    if (key.n >= 8)
+        memcpy(&word, key.p + key.n - 8, sizeof word);
+    for (size_t i = 0; key.n < 8 && i < key.n; i++)
+        word = word << 8 | (unsigned char)key.p[i];
+    return mixed(mixed(h, word), 0);
 }
 
 static void unlink_file(struct cache *c, struct file *f)

@@ -177,6 +177,8 @@ static const struct setting settings[] = {
     {"listen", read_listen, AT(listen), 0, 0, NULL, "[address:]port to serve on; may be repeated"},
     {"root", read_string, AT(root), 0, 0, NULL, "directory to serve"},
     {"workers", read_workers, AT(workers), 1, CONFIG_WORKERS_MAX, "auto", "processes, or auto"},
+    {"former_generations", read_count, AT(former_generations), 1, CONFIG_FORMER_MAX, "4",
+     "that finish their transfers after reloads; older ones stop"},
     {"index", read_string, AT(index), 0, 0, "index.html", "file served for a directory"},
     {"type", read_type, AT(types), 0, 0, NULL, "an extension and its type; may be repeated"},
     {"header", read_header, AT(headers), 0, 0, NULL,

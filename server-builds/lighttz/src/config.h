@@ -5,7 +5,7 @@
 #include <netinet/in.h>
 #include <sys/un.h>
 
-enum { CONFIG_LISTEN_MAX = 8, CONFIG_WORKERS_MAX = 64 };
+enum { CONFIG_LISTEN_MAX = 8, CONFIG_WORKERS_MAX = 64, CONFIG_FORMER_MAX = 16 };
 
 struct address {
     union {
@@ -45,6 +45,7 @@ struct config {
     const char *lua_script; /* NULL: off */
     const char *lua_prefix;
     unsigned long workers;
+    unsigned long former_generations;
     unsigned long keepalive_requests; /* 0: unlimited */
     unsigned long max_connections;    /* per worker */
     unsigned long connection_memory;

@@ -18,7 +18,6 @@ enum {
     LINGER_MS = 2000,
     REFUSALS_MAX = 64,
     SWEEP_MAX = 256, /* deadlines that expire in one turn */
-    STATUS_MAX = 16, /* connections to the status page, beside max_connections */
 };
 
 /* What a connection in each state waits for, and how long. The time for a head or a body runs from
@@ -72,6 +71,16 @@ static void become(struct conn *c, enum conn_state state)
         watch(c, rules[state].events);
 }
 
+static void forget_status(struct conn *c)
+{
+    struct server *s = c->server;
+    unsigned i = 0;
+    while (s->status[i] != c)
+        i++;
+    s->status_connections--;
+    memmove(s->status + i, s->status + i + 1, (s->status_connections - i) * sizeof *s->status);
+}
+
 static void conn_close(struct conn *c)
 {
     struct server *s = c->server;
@@ -87,7 +96,8 @@ static void conn_close(struct conn *c)
     }
     close(c->io.fd);
     s->connections--;
-    s->status_connections -= c->status_page;
+    if (c->status_page)
+        forget_status(c);
     s->stats->count[CONNECTIONS_CLOSED]++;
     free(c);
     s->freed(s);
@@ -299,15 +309,28 @@ void conn_continue(struct server *s)
         ev_timer_start(s->loop, &s->turn);
 }
 
+/* Where the status page has all its connections, the one that has been silent longest gives way, or
+ * else the oldest: whoever asks is answered. */
+static void make_status_room(struct server *s)
+{
+    unsigned i = 0;
+    if (s->status_connections < STATUS_MAX)
+        return;
+    while (i < STATUS_MAX && s->status[i]->state == CONN_SEND)
+        i++;
+    conn_close(s->status[i < STATUS_MAX ? i : 0]);
+}
+
 void conn_open(struct server *s, int fd, const struct sockaddr_in6 *peer, bool status_page)
 {
+    if (status_page)
+        make_status_room(s);
     unsigned long others = s->connections - s->status_connections;
-    bool full = status_page ? s->status_connections >= STATUS_MAX
-                            : others >= s->max_connections && !conn_reclaim(s);
+    bool full = !status_page && others >= s->max_connections && !conn_reclaim(s);
     s->stats->count[CONNECTIONS_REFUSED] += full;
     /* Refused clients linger briefly so that a reset does not discard the 503; their number is
      * limited. */
-    bool drops = full && (status_page || others >= s->max_connections + REFUSALS_MAX);
+    bool drops = full && others >= s->max_connections + REFUSALS_MAX;
     struct conn *c = drops ? NULL : calloc(1, sizeof *c);
     if (c == NULL) {
         close(fd);
@@ -320,7 +343,8 @@ void conn_open(struct server *s, int fd, const struct sockaddr_in6 *peer, bool s
     if (s->log.fd >= 0)
         c->address_length = (unsigned char)accesslog_address(peer, c->address);
     s->connections++;
-    s->status_connections += status_page;
+    if (status_page)
+        s->status[s->status_connections++] = c;
     s->stats->count[CONNECTIONS_ACCEPTED]++;
     if (full)
         refuse(c, 503);
@@ -385,6 +409,18 @@ bool conn_sweep(struct server *s)
         }
     }
     return left == 0;
+}
+
+unsigned long conn_end(struct server *s)
+{
+    struct conn *c;
+    unsigned long cut = 0;
+    for (enum deadline kind = 0; kind < DEADLINES; kind++)
+        while ((c = TAILQ_FIRST(&s->waiting[kind]))) {
+            cut += output_waits(c);
+            conn_close(c);
+        }
+    return cut;
 }
 
 bool conn_reclaim(struct server *s)

@@ -81,5 +81,8 @@ void conn_continue(struct server *s);
  * have reached it. */
 bool conn_sweep(struct server *s);
 
+/* Closes all connections; how many of them had not got all of a response. */
+unsigned long conn_end(struct server *s);
+
 /* Closes the connection that has been idle longest; false when none is. */
 bool conn_reclaim(struct server *s);

@@ -3,6 +3,7 @@
 #include "kernel.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 
 /* The three descriptors. Another way to speak through them takes another name, so that two binaries
  * that do not understand each other do not try. */
-#define HANDOVER "LIGHTTZ_HANDOVER_2"
+#define HANDOVER "LIGHTTZ_HANDOVER_3"
 
 enum { PATIENCE_S = 10 /* with one that was killed */ };
 
@@ -72,13 +73,24 @@ void process_open(struct process *process, pid_t pid)
         process->fd = (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-/* All masters are in the process group of the first one, which starts them. */
+/* By its ID alone. All masters are in the process group of the first one, which starts them. */
+static bool is_still(const struct process *process)
+{
+    return kernel_lacks(LACKS_PIDFD) && process->pid > 0 && getpgid(process->pid) == getpgrp() &&
+           start_of(process->pid) == process->started;
+}
+
+bool process_lives(const struct process *process)
+{
+    struct pollfd end = {.fd = process->fd, .events = POLLIN};
+    return process->fd >= 0 ? poll(&end, 1, 0) == 0 : is_still(process);
+}
+
 void process_signal(const struct process *process, int number)
 {
     if (process->fd >= 0)
         syscall(SYS_pidfd_send_signal, process->fd, number, NULL, 0);
-    else if (kernel_lacks(LACKS_PIDFD) && process->pid > 0 && getpgid(process->pid) == getpgrp() &&
-             start_of(process->pid) == process->started)
+    else if (is_still(process))
         kill(process->pid, number);
 }
 
@@ -143,9 +155,9 @@ static _Noreturn void execute(const struct handover *h, const struct sockets *s,
     _exit(1);
 }
 
-void handover_announce(struct handover *h, unsigned long stop_timeout)
+void handover_announce(struct handover *h, const struct config *config)
 {
-    struct announcement a = {getpid(), stop_timeout};
+    struct announcement a = {getpid(), config->stop_timeout, config->former_generations};
     ssize_t n = h->anchor < 0 ? 0 : write(h->anchor, &a, sizeof a);
     n = h->report < 0 ? n : write(h->report, "", 1);
     (void)n; /* a reader that has ended does not matter */

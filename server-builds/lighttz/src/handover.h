@@ -9,6 +9,7 @@
 struct announcement {
     pid_t pid;
     unsigned long stop_timeout; /* ms */
+    unsigned long former_generations;
 };
 
 /* Each is -1 where there is none. */
@@ -25,7 +26,7 @@ const char *handover_binary(const char *name);
 bool handover_take(struct handover *h);
 
 /* Announces that we serve. */
-void handover_announce(struct handover *h, unsigned long stop_timeout);
+void handover_announce(struct handover *h, const struct config *config);
 
 /* A process that is signalled by a descriptor, as its ID may be another process's by now. Where the
  * kernel lacks that, by the ID, if what has it started when this one did. */
@@ -64,5 +65,8 @@ void notify_manager(const char *state);
 /* Takes the process `pid`, instead of what was there. */
 void process_open(struct process *process, pid_t pid);
 void process_signal(const struct process *process, int number);
+
+/* Whether it has not ended yet. */
+bool process_lives(const struct process *process);
 void process_forget(struct process *process);
 void close_fd(int *fd);

@@ -90,6 +90,8 @@ size_t input_take(struct conn *c, char *p, size_t *n, struct request *r)
 
 bool input_keep(struct conn *c, const char *p, size_t n)
 {
+    if (n == 0 && c->in == NULL)
+        return true;
     char *in = keep_resize(c, c->in, c->in_length, n);
     if (n && in == NULL)
         return false;

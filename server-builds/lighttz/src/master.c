@@ -19,8 +19,11 @@
 
 enum {
     SUCCESSOR_S = 10,
-    FORMER_MAX = 4, /* generations before the one that serves */
+    /* Those that keep their transfers, as many that stop, and some that end. */
+    GENERATIONS_MAX = 2 * CONFIG_FORMER_MAX + 8,
 };
+
+#define RETIRING_S 0.5 /* a generation without work has ended by then */
 
 /*
  * A reload starts a successor: a new process, of the binary that lies at our place now, which reads
@@ -42,6 +45,7 @@ enum phase {
 
 enum event {
     STOP,   /* SIGTERM, SIGINT */
+    HASTEN, /* SIGUSR2, from the first master: end now */
     RELOAD, /* SIGHUP */
     READY,  /* each worker could serve */
     WORKER_ENDED,
@@ -49,6 +53,12 @@ enum event {
     FIRST_ENDED,   /* in a master after it */
     SERVING_ENDED, /* in the first master: of those after it none is left that serves */
     EVENTS
+};
+
+/* After the first one. */
+struct generation {
+    struct process master;
+    int asked; /* to end, by this signal; 0: not yet */
 };
 
 static struct master {
@@ -68,9 +78,12 @@ static struct master {
     int gate[2];  /* workers serve once it can be read; nobody reads it */
     struct handover handover;
     struct successor successor;
-    /* In the first master: the latest ones, in turn. */
-    struct process others[FORMER_MAX + 1];
-    unsigned generation;        /* how many came after the first */
+    /* In the first master: those that live, in order of age; the last one serves. */
+    struct generation others[GENERATIONS_MAX];
+    unsigned other_count;
+    int asked; /* the first master's own workers to end, as in a generation */
+    unsigned long former_generations;
+    double bound_at;            /* 0: not */
     unsigned long stop_timeout; /* in ms; in the first master the longest of all */
     time_t kill_at;
 } master = {.signals = -1,
@@ -96,8 +109,8 @@ static void run_worker(int index, pid_t parent)
     for (size_t i = 0; i < sizeof masters / sizeof *masters; i++)
         close_fd(masters[i]);
     process_forget(&m->successor.process);
-    for (int i = 0; i <= FORMER_MAX; i++)
-        process_forget(&m->others[i]);
+    for (unsigned i = 0; i < m->other_count; i++)
+        process_forget(&m->others[i].master);
     sockets_keep(&m->sockets, index);
     if (m->config->cpu_affinity && !cpu_pin(index))
         fprintf(stderr, "lighttz: cpu_affinity: %s\n", strerror(errno));
@@ -109,11 +122,6 @@ static void run_worker(int index, pid_t parent)
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGHUP, SIG_IGN);
     exit(server_run(m->config, &m->sockets, &m->stats[index], m->stats, &gate));
-}
-
-static struct process *other(struct master *m, unsigned generation)
-{
-    return &m->others[generation % (FORMER_MAX + 1)];
 }
 
 static void stop(struct master *m)
@@ -130,6 +138,15 @@ static void stop(struct master *m)
     close_fd(&m->handover.anchor);
     close_fd(&m->handover.lifeline); /* the first master's: all after us stop, too */
     sockets_close(&m->sockets);
+}
+
+/* What is not out yet is cut, and the workers say so. */
+static void hasten(struct master *m)
+{
+    if (m->phase != STOPPING)
+        stop(m);
+    workers_signal(&m->workers, SIGUSR2);
+    m->kill_at = now_s() + 2;
 }
 
 static void fail(struct master *m)
@@ -187,7 +204,7 @@ static void serve(struct master *m)
         return;
     }
     m->phase = SERVING;
-    handover_announce(&m->handover, m->config->stop_timeout);
+    handover_announce(&m->handover, m->config);
     sandbox_trim();
     if (m->first)
         notify_manager("READY=1");
@@ -200,7 +217,8 @@ static void note_reload(struct master *m)
 
 static void pass_reload(struct master *m)
 {
-    process_signal(m->generation ? other(m, m->generation) : &m->successor.process, SIGHUP);
+    const struct generation *latest = m->others + m->other_count;
+    process_signal(m->other_count ? &latest[-1].master : &m->successor.process, SIGHUP);
 }
 
 typedef void action(struct master *m);
@@ -215,8 +233,9 @@ static action *const actions[PHASES][EVENTS] = {
                   [FIRST_ENDED] = stop},
     [SERVING] =
         {[STOP] = stop, [RELOAD] = note_reload, [SUCCESSOR_SERVES] = retire, [FIRST_ENDED] = stop},
-    [RETIRED] = {[STOP] = stop, [RELOAD] = pass_reload, [FIRST_ENDED] = stop},
+    [RETIRED] = {[STOP] = stop, [HASTEN] = hasten, [RELOAD] = pass_reload, [FIRST_ENDED] = stop},
     [RELAY] = {[STOP] = stop, [RELOAD] = pass_reload, [SERVING_ENDED] = fail},
+    [STOPPING] = {[HASTEN] = hasten},
 };
 
 static void happen(struct master *m, enum event event)
@@ -234,14 +253,61 @@ static void look_at_successor(struct master *m, bool ended)
         end_reload(m);
 }
 
-/* In the first master: another one serves, and the oldest generation has had its time. */
+static void forget_generation(struct master *m, unsigned i)
+{
+    process_forget(&m->others[i].master);
+    m->other_count--;
+    memmove(m->others + i, m->others + i + 1, (m->other_count - i) * sizeof *m->others);
+}
+
+/* Asks a former generation to end, and says so; `g` NULL: our own workers. */
+static void ask_to_end(struct master *m, struct generation *g, int number)
+{
+    int *asked = g ? &g->asked : &m->asked;
+    if (*asked == number || *asked == SIGUSR2)
+        return;
+    *asked = number;
+    fprintf(stderr, "lighttz: the oldest former generation (process %d) %s\n",
+            g ? (int)g->master.pid : (int)getpid(),
+            number == SIGTERM ? "has stop_timeout left for its transfers: more came after it than "
+                                "former_generations"
+                              : "ends now: more came after it than twice former_generations");
+    if (g)
+        process_signal(&g->master, number);
+    else
+        workers_signal(&m->workers, number);
+}
+
+/* Of the former generations that still have work the latest ones keep it. As many before them have
+ * stop_timeout left, those before these nothing. The first `skip` do not count. */
+static void bound_generations(struct master *m, unsigned skip)
+{
+    unsigned long most = m->former_generations;
+    unsigned long newer = 0; /* former ones */
+    for (unsigned i = m->other_count; i-- > 0;)
+        if (!process_lives(&m->others[i].master))
+            forget_generation(m, i);
+    if (m->other_count <= skip)
+        return;
+    for (unsigned i = m->other_count - 1 - skip; i-- > 0; newer++)
+        if (newer >= most)
+            ask_to_end(m, &m->others[i], newer < 2 * most ? SIGTERM : SIGUSR2);
+    if (newer >= most && m->workers.running)
+        ask_to_end(m, NULL, newer < 2 * most ? SIGTERM : SIGUSR2);
+}
+
+/* In the first master: another one serves. Whether the one before it has work left shows soon. */
 static void note_generation(struct master *m, const struct announcement *a)
 {
-    struct process *process = other(m, ++m->generation);
-    process_signal(process, SIGTERM);
-    process_open(process, a->pid);
-    if (m->generation == FORMER_MAX + 1)
-        workers_signal(&m->workers, SIGTERM);
+    if (m->other_count == GENERATIONS_MAX) { /* they come faster than others end */
+        process_signal(&m->others[0].master, SIGKILL);
+        forget_generation(m, 0);
+    }
+    m->others[m->other_count] = (struct generation){NO_PROCESS, 0};
+    process_open(&m->others[m->other_count++].master, a->pid);
+    m->former_generations = a->former_generations;
+    bound_generations(m, 1);
+    m->bound_at = clock_s(CLOCK_MONOTONIC) + RETIRING_S;
     if (m->stop_timeout < a->stop_timeout)
         m->stop_timeout = a->stop_timeout;
 }
@@ -300,6 +366,8 @@ static void read_signals(struct master *m)
             happen(m, RELOAD);
         else if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT)
             happen(m, STOP);
+        else if (info.ssi_signo == SIGUSR2)
+            happen(m, HASTEN);
 }
 
 /* Milliseconds until the next task that no descriptor announces; -1: never. */
@@ -308,6 +376,8 @@ static int patience(const struct master *m)
     bool missing = m->phase == SERVING && m->workers.running < m->workers.wanted;
     if (m->phase == STOPPING || missing || m->successor.report >= 0)
         return 1000;
+    if (m->bound_at > 0)
+        return (int)(1000 * RETIRING_S);
     time_t left = m->workers.look_at - now_s();
     return m->config->watchdog == 0 || m->phase == STARTING ? -1 : left > 0 ? (int)left * 1000 : 0;
 }
@@ -332,6 +402,10 @@ static bool turn(struct master *m)
     look_at_successor(m, false);
     hear_from_masters(m);
     bool any = reap(m);
+    if (m->bound_at > 0 && clock_s(CLOCK_MONOTONIC) >= m->bound_at) {
+        m->bound_at = 0;
+        bound_generations(m, 0);
+    }
     if (m->phase != STARTING)
         workers_watch(&m->workers, m->stats, m->config->watchdog);
     if (m->phase == SERVING) {
@@ -341,11 +415,15 @@ static bool turn(struct master *m)
     }
     if (m->phase == STOPPING && now_s() >= m->kill_at) {
         workers_signal(&m->workers, SIGKILL);
-        for (int i = 0; i <= FORMER_MAX; i++)
-            process_signal(&m->others[i], SIGKILL);
+        for (unsigned i = 0; i < m->other_count; i++)
+            process_signal(&m->others[i].master, SIGKILL);
         return any && now_s() < m->kill_at + 2;
     }
-    return m->phase == STOPPING ? any : m->phase != RETIRED || m->workers.running;
+    bool others =
+        m->first || m->successor.report >= 0; /* end with us; a successor that serves does not */
+    if (m->phase == STOPPING)
+        return others ? any : m->workers.running;
+    return m->phase != RETIRED || m->workers.running;
 }
 
 /* Whatever we were started with: dispositions are inherited. */
@@ -357,11 +435,13 @@ static bool prepare_signals(struct master *m)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
     sigaddset(&set, SIGUSR1); /* it is for workers */
+    sigaddset(&set, SIGUSR2);
     sigaddset(&set, SIGCHLD);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a log that may not grow loses lines */
     signal(SIGUSR1, SIG_DFL);
+    signal(SIGUSR2, SIG_DFL);
     signal(SIGCHLD, SIG_DFL);
     m->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return m->signals >= 0;
@@ -371,8 +451,6 @@ int master_run(const struct config *config, char *const argv[])
 {
     struct master *m = &master;
     m->config = config;
-    for (int i = 0; i <= FORMER_MAX; i++)
-        m->others[i] = (struct process)NO_PROCESS;
     m->stop_timeout = config->stop_timeout;
     m->argv = argv;
     m->binary = handover_binary(argv[0]);

@@ -70,7 +70,9 @@ static enum method method_of(struct str s)
                    {STR_INIT("POST"), METHOD_REFUSED},  {STR_INIT("PUT"), METHOD_REFUSED},
                    {STR_INIT("PATCH"), METHOD_REFUSED}, {STR_INIT("DELETE"), METHOD_REFUSED},
                    {STR_INIT("TRACE"), METHOD_REFUSED}, {STR_INIT("OPTIONS"), METHOD_OPTIONS}};
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+    if (s.n == 3 && memcmp(s.p, "GET", 3) == 0)
+        return METHOD_GET;
+    for (size_t i = 1; i < sizeof methods / sizeof *methods; i++)
         if (str_eq(s, methods[i].name))
             return methods[i].method;
     return METHOD_UNKNOWN;
@@ -322,6 +324,79 @@ static void clear(struct request *r, const char *p)
     r->line = r->name = r->target = (struct str){p, 0};
 }
 
+/* Fields that came lately, each with the empty line behind them: clients send the same ones with
+ * many requests. The same octets mean the same again, so they are compared instead of read. Only
+ * those of a request of HTTP/1.1 without body that is not refused. */
+enum { MEMOS = 8, MEMO_SIZE = 1024, MEMO_LINES = 24 };
+
+static struct memo {
+    size_t n; /* 0: none */
+    bool keep_alive;
+    unsigned seen;
+    unsigned repeated;
+    size_t count;
+    struct str value[FIELD_OTHER];
+    struct line lines[MEMO_LINES]; /* they count from `text` */
+    char text[MEMO_SIZE];
+} memos[MEMOS];
+
+static struct memo *latest_memo = memos;
+
+static bool begins_with(struct str s, const struct memo *m)
+{
+    return m->n && s.n >= m->n && memcmp(s.p, m->text, m->n) == 0;
+}
+
+/* What `s` begins with: most often all that has come, or else what was found before it in a
+ * pipeline. NULL: neither. */
+static const struct memo *find_memo(struct str s)
+{
+    struct memo *m = &memos[s.n % MEMOS];
+    if (m->n != s.n || !begins_with(s, m))
+        m = latest_memo;
+    if (!begins_with(s, m))
+        return NULL;
+    latest_memo = m;
+    return m;
+}
+
+/* Its slices are of the memo, until the next request is read. */
+static void recall(struct request *r, const struct memo *m)
+{
+    r->keep_alive = m->keep_alive;
+    r->seen = m->seen;
+    r->repeated = m->repeated;
+    r->count = m->count;
+    r->head = m->text;
+    memcpy(r->value, m->value, sizeof r->value);
+    memcpy(r->lines, m->lines, m->count * sizeof *r->lines);
+}
+
+/* `s` are the fields of `r`. */
+static void remember(const struct request *r, struct str s, size_t come)
+{
+    bool body = r->chunked || request_has(r, FIELD_CONTENT_LENGTH);
+    if (r->refusal || r->http_1_0 || body || r->expects_continue || s.n > MEMO_SIZE ||
+        r->count > MEMO_LINES)
+        return;
+    struct memo *m = latest_memo = &memos[come % MEMOS];
+    ptrdiff_t offset = s.p - r->head;
+    m->n = s.n;
+    m->keep_alive = r->keep_alive;
+    m->seen = r->seen;
+    m->repeated = r->repeated;
+    m->count = r->count;
+    memcpy(m->text, s.p, s.n);
+    for (enum field f = 0; f < FIELD_OTHER; f++)
+        if (request_has(r, f))
+            m->value[f] = (struct str){m->text + (r->value[f].p - s.p), r->value[f].n};
+    for (size_t i = 0; i < r->count; i++) {
+        m->lines[i] = r->lines[i];
+        m->lines[i].name = (uint16_t)(m->lines[i].name - offset);
+        m->lines[i].value = (uint16_t)(m->lines[i].value - offset);
+    }
+}
+
 /* The end of the line at `p`, behind its LF, or NULL when it has not come. `*good` says whether
  * there is nothing in it but text and one CR before the LF. */
 static const char *line_end(const char *p, const char *end, bool *good)
@@ -348,6 +423,7 @@ long request_parse(const char *p, size_t n, size_t *scanned, const struct reques
         return incomplete(p, n, at, first, limits);
     bool good;
     const char *next;
+    struct str fields = {NULL, 0}; /* and what has come behind them */
     for (at = first; (next = line_end(p + at, p + n, &good)) != NULL; at = (size_t)(next - p)) {
         struct str line = {p + at, (size_t)(next - p) - at};
         if (line.n < 2 || next[-2] != '\r')
@@ -361,12 +437,22 @@ long request_parse(const char *p, size_t n, size_t *scanned, const struct reques
         line.n -= 2;
         if (line.n == 0) {
             r->refusal = r->refusal ? r->refusal : check_fields(r);
+            if (fields.p)
+                remember(r, (struct str){fields.p, (size_t)(next - fields.p)}, fields.n);
             return next - p;
         }
         if (at == first)
             r->line = line;
         if (r->refusal == 0)
             r->refusal = at == first ? parse_line(r) : good ? parse_field(r, line) : 400;
+        if (at == first && r->refusal == 0 && !r->http_1_0) {
+            fields = (struct str){next, (size_t)(p + n - next)};
+            const struct memo *m = find_memo(fields);
+            if (m && (size_t)(next - p) + m->n <= limits->head) {
+                recall(r, m);
+                return next - p + (long)m->n;
+            }
+        }
         if (r->refusal == 431) /* what else comes would be read again with each line */
             return -431;
     }

@@ -1,5 +1,5 @@
-/* The request head: found, checked and cut into slices in one pass. Nothing here allocates or
- * writes. */
+/* The request head: found, checked and cut into slices in one pass. Nothing here allocates. Slices
+ * of `struct request` are good until the next head is read. */
 #pragma once
 
 #include "str.h"

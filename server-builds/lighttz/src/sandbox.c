@@ -114,7 +114,7 @@ static const uint32_t calls[] = {
     SYS_sendfile, SYS_openat2, SYS_newfstatat, SYS_fstat, SYS_pread64, SYS_read, SYS_write,
     SYS_setsockopt, SYS_shutdown, SYS_clock_gettime, SYS_gettimeofday, SYS_getrandom, SYS_brk,
     SYS_munmap, SYS_mremap, SYS_madvise, SYS_ppoll, SYS_rt_sigreturn, SYS_rt_sigprocmask,
-    SYS_restart_syscall, SYS_exit_group,
+    SYS_restart_syscall, SYS_exit_group, SYS_flock, SYS_lseek, SYS_ftruncate,
 #ifdef SYS_epoll_wait
     SYS_epoll_wait, SYS_poll, SYS_time,
 #endif

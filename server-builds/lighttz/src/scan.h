@@ -87,6 +87,36 @@ static inline const char *scan_text(const char *p, const char *end)
     }
 }
 
+/* Whether the `n` octets at `p` are a path without escapes, NUL, empty segments and those that
+ * begin with a dot. Behind them 16 more may be read, whatever they are. */
+static inline bool scan_plain_path(const char *p, size_t n)
+{
+    size_t at = 0;
+#ifdef __SSE2__
+    for (; at < n; at += 16) {
+        __m128i x = scan_load(p + at);
+        __m128i next = scan_load(p + at + 1);
+        __m128i slashes = _mm_cmpeq_epi8(x, _mm_set1_epi8('/'));
+        __m128i starts = _mm_or_si128(_mm_cmpeq_epi8(next, _mm_set1_epi8('/')),
+                                      _mm_cmpeq_epi8(next, _mm_set1_epi8('.')));
+        __m128i bad = _mm_or_si128(_mm_cmpeq_epi8(x, _mm_set1_epi8('%')),
+                                   _mm_cmpeq_epi8(x, _mm_setzero_si128()));
+        size_t left = n - at;
+        unsigned here = left < 16 ? (1U << left) - 1 : 0xffff;
+        unsigned followed = left <= 16 ? here >> 1 : here;
+        unsigned marks = (unsigned)_mm_movemask_epi8(bad) & here;
+        if (marks | ((unsigned)_mm_movemask_epi8(_mm_and_si128(slashes, starts)) & followed))
+            return false;
+    }
+#else
+    for (; at < n; at++)
+        if (p[at] == '%' || p[at] == '\0' ||
+            (at + 1 < n && p[at] == '/' && (p[at + 1] == '/' || p[at + 1] == '.')))
+            return false;
+#endif
+    return true;
+}
+
 /* Passes over letters and the octets from '-' to `last`, sixteen at a time: a shortcut, which may
  * stop before any of them. */
 static inline const char *scan_word(const char *p, const char *end, char last)

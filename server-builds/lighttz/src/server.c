@@ -157,13 +157,14 @@ static void on_turn(struct ev_loop *loop, ev_timer *timer, int events)
 
 /* Finishes what is in flight: the next response of each connection says close. A successor on the
  * same sockets (SIGUSR1) leaves transfers an hour and idle connections as long as it stops for;
- * otherwise they get that and a moment. */
+ * otherwise they get that and a moment. SIGUSR2 leaves them nothing. */
 static void on_stop(struct ev_loop *loop, ev_signal *signal, int events)
 {
     struct server *s = &server;
     bool retire = signal->signum == SIGUSR1;
+    bool at_once = signal->signum == SIGUSR2;
     (void)events;
-    double patience = (double)s->config->stop_timeout / 1000;
+    double patience = at_once ? 0 : (double)s->config->stop_timeout / 1000;
     double end = s->now + (retire ? RETIRE_S : patience);
     s->stop_at = s->stopping && s->stop_at < end ? s->stop_at : end;
     if (!s->stopping) {
@@ -176,7 +177,7 @@ static void on_stop(struct ev_loop *loop, ev_signal *signal, int events)
     }
     double idle = retire || patience < STOP_IDLE_S ? patience : STOP_IDLE_S;
     s->idle_end = s->now + idle;
-    if (s->connections == 0)
+    if (s->connections == 0 || at_once)
         ev_break(loop, EVBREAK_ALL);
 }
 
@@ -230,7 +231,7 @@ void server_raise_limit(const struct config *config)
 static bool start(struct server *s, const struct sockets *sockets)
 {
     s->max_connections = server_connections(s->config);
-    static const int signals[SIGNALS] = {SIGTERM, SIGINT, SIGUSR1};
+    static const int signals[SIGNALS] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
     s->loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
     if (s->loop == NULL || !open_files(s))
         return false;
@@ -281,6 +282,9 @@ int server_run(const struct config *config, const struct sockets *sockets, struc
     if (!pass_gate(gate))
         return 0;
     ev_run(server.loop, 0);
+    unsigned long cut = conn_end(&server);
+    if (cut)
+        fprintf(stderr, "lighttz: a worker ends: responses that were cut: %lu\n", cut);
     accesslog_tick(&server.log, server.second);
     return 0;
 }

@@ -10,9 +10,10 @@
 #include <ev.h>
 
 enum {
+    STATUS_MAX = 16,   /* connections to the status page, beside max_connections */
     IN_SIZE = 65536,   /* one receive takes a whole pipelined batch */
     OUT_SIZE = 262144, /* and one send answers it */
-    SIGNALS = 3,
+    SIGNALS = 4,
 };
 
 #define TURN_SCRIPTS_S 0.001 /* what scripts may take before others have their turn */
@@ -50,7 +51,8 @@ struct server {
     struct listener listeners[LISTENERS_MAX];
     unsigned listener_count;
     unsigned long connections;
-    unsigned long status_connections; /* among them */
+    unsigned status_connections;     /* among them */
+    struct conn *status[STATUS_MAX]; /* these, in order of coming */
     unsigned long max_connections;
     unsigned long paused; /* not accepting for want of descriptors: what `connections` was then */
     bool stopping;

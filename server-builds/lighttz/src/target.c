@@ -1,4 +1,7 @@
 #include "target.h"
+#include "scan.h"
+
+enum { SCANNED_BEHIND = 17 };
 
 /* Ends the segment that starts at `start`; false when ".." climbs above the root. */
 static bool end_segment(const char *out, size_t start, size_t *n)
@@ -21,6 +24,13 @@ int target_decode(struct str path, char *out, size_t *n)
 {
     if (path.n == 0 || path.p[0] != '/')
         return 400;
+    if (path.n + SCANNED_BEHIND <= TARGET_PATH_MAX) {
+        memcpy(out, path.p, path.n);
+        memset(out + path.n, 0, SCANNED_BEHIND);
+        *n = path.n;
+        if (scan_plain_path(out, path.n))
+            return 0;
+    }
     size_t start = 1; /* of the current segment in `out` */
     size_t length = 1;
     int status = 0;

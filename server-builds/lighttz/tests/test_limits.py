@@ -99,6 +99,23 @@ def test_the_status_port_does_not_shut_the_site_out(root: Path) -> None:
         assert open_files(worker) < 60
 
 
+@pytest.mark.parametrize("count", [16, 300])
+@pytest.mark.parametrize("start", [b"", GET[:-2]])
+def test_the_status_page_answers_behind_silent_connections(root: Path, start: bytes, count: int) -> None:
+    """They have its places, and give way to whoever asks."""
+    with Server(root, "--defer-accept", "off") as server, contextlib.ExitStack() as stack:
+        silent = [socket.create_connection(("127.0.0.1", server.status_port), 5) for _ in range(count)]
+        for s in silent:
+            stack.enter_context(s)
+            with contextlib.suppress(ConnectionError):  # it gave way already
+                s.sendall(start)
+        for _ in range(20):
+            begin = time.monotonic()
+            assert server.counters()["connections"] <= 17
+            assert time.monotonic() - begin < 1
+        assert server.counters()["connections_refused"] == 0
+
+
 def test_the_status_page_keeps_no_connection(root: Path) -> None:
     """Idle ones would hold its few places."""
     with Server(root) as server:

@@ -7,8 +7,10 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,48 @@ def test_access_log(root: Path, tmp_path: Path) -> None:
     assert before_time(first).endswith('] "GET /ten.txt HTTP/1.1" 200 10 "r\\x22\\x5c" "t\\x80"')
     assert before_time(second).endswith('] "\\x01" 400 16 "-" "-"')
     assert before_time(log.read_text()[:-1]).endswith('] "GET /none HTTP/1.1" 404 14 "-" "-"')
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 pages."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=777", "none", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting is not allowed here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_lines_that_a_full_disk_tears(root: Path, small_disk: Path, workers: int, locked: bool) -> None:
+    """The disk fills within a line and gets room again, before and after a reload, page by page: each line in the
+    log is whole, and those that were cut are counted. Somebody who holds the lock delays nothing for long."""
+    log, rest, asked, dropped = small_disk / "log", small_disk / "rest", 0, 0
+    with Server(root, "--workers", str(workers), "--access-log", str(log)) as server:
+        rest.write_bytes(b"x" * (64 - 4) * 1024)
+        until(log.exists)
+        with log.open() as file:
+            if locked:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            for turn in range(6):
+                for _ in range(80):
+                    assert server.get(f"/ten.txt?{asked}").status == 200
+                    asked += 1
+                time.sleep(1.2)  # lines are written once a second
+                if turn == 2:
+                    dropped = server.counters()["log_lines_dropped"]
+                    before = set(server.workers())
+                    server.process.send_signal(signal.SIGHUP)
+                    until(lambda: set(server.workers()) and not before & set(server.workers()))  # noqa: B023
+                os.truncate(rest, max(0, rest.stat().st_size - 4096))
+        dropped += server.counters()["log_lines_dropped"]
+    lines = log.read_text().split("\n")
+    assert lines.pop() == ""
+    whole = re.compile(r'127\.0\.0\.1 - - \[[^]]+\] "GET /ten\.txt\?\d+ HTTP/1\.1" 200 10 "-" "-" \d+\.\d{6}')
+    assert [line for line in lines if not whole.fullmatch(line)] == []
+    assert dropped >= 20 and len(lines) + dropped == asked
 
 
 def before_time(line: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -71,7 +72,7 @@ class Site:
         """The successor that `master` is starting, which has executed its binary; 0: none."""
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             for pid in descendants(self.server.process.pid):
-                if parent(pid) == master and not runs_a_loop(pid) and b"LIGHTTZ_HANDOVER_2" in environment(pid):
+                if parent(pid) == master and not runs_a_loop(pid) and b"LIGHTTZ_HANDOVER_3" in environment(pid):
                     return pid
         return 0
 
@@ -273,6 +274,59 @@ def test_former_generations_are_bounded(root: Path, tmp_path: Path) -> None:
             workers += set(server.workers()) - set(workers)
         until(lambda: sorted(server.workers()) == sorted(workers[-5:]), 20)
         until(lambda: len(descendants(server.process.pid)) == 10, 20)  # each worker and its master, which is no other's
+
+
+def test_a_storm_of_reloads(root: Path, tmp_path: Path) -> None:
+    """`former_generations` keep their readers, as many before them have stop_timeout, those before these nothing.
+    Both logs tell what was cut; the others download on."""
+    size, log = 30_000_000, tmp_path / "access.log"
+    (tmp_path / "f.bin").write_bytes(b"x" * size)
+    site = Site(
+        tmp_path, tmp_path, "workers = 1", "former_generations = 3", "stop_timeout = 60s", f"access_log = {log}"
+    )
+    reloads, most = 12, 0
+    with site.server.ready() as server, contextlib.ExitStack() as stack:
+        clients, workers = list[socket.socket](), server.workers()
+        for i in range(reloads):
+            clients.append(stack.enter_context(server.connect(60)))
+            clients[-1].sendall(b"GET /f.bin?%d HTTP/1.1\r\nHost: x\r\n\r\n" % i)
+            until(lambda: unread(clients[-1]) > 30_000)
+            site.reload()
+            until(lambda: set(server.workers()) - set(workers))  # noqa: B023
+            until(lambda: not listening(workers[-1], site.port))  # noqa: B023
+            workers += set(server.workers()) - set(workers)
+            most = max(most, len(descendants(server.process.pid)))
+        generations = 1 + 2 * 3
+        until(lambda: len(server.workers()) == generations, 20)
+        assert most <= 2 * (generations + 3), "the latest may have no work, some are just ending"
+        for s in clients[:-6]:
+            assert 0 < len(read_all(s)) < size
+        for s in clients[-6:]:
+            assert len(read_responses(s, 1)[0].body) == size
+            s.close()
+        until(lambda: len(server.workers()) == 1, 20)
+        messages = server.messages()
+        assert messages.count("has stop_timeout left") == reloads - 3
+        assert messages.count("ends now") == messages.count("responses that were cut: 1") == reloads - 6
+    logged = dict(re.findall(r"f\.bin\?(\d+) HTTP/1\.1\" 200 (\d+)", log.read_text()))
+    assert len(logged) == reloads
+    assert all((int(octets) == size) == (int(i) >= reloads - 6) for i, octets in logged.items())
+
+
+def test_former_generations_without_work_do_not_count(root: Path, tmp_path: Path) -> None:
+    """A download from before many reloads goes on if no other generation but its own has work."""
+    (tmp_path / "f.bin").write_bytes(b"x" * 30_000_000)
+    site = Site(tmp_path, tmp_path, "workers = 1", "former_generations = 1", "stop_timeout = 0")
+    with site.server.ready() as server, server.connect(60) as s:
+        s.sendall(b"GET /f.bin HTTP/1.1\r\nHost: x\r\n\r\n")
+        until(lambda: unread(s) > 30_000)
+        for _ in range(5):
+            before = set(server.workers())
+            site.reload()
+            until(lambda: set(server.workers()) - before and len(server.workers()) == 2)  # noqa: B023
+            until(lambda: len(descendants(server.process.pid)) == 3)  # both workers and the master that serves
+        (response,) = read_responses(s, 1)
+        assert len(response.body) == 30_000_000
 
 
 def test_the_end_of_the_first_master_ends_all(root: Path, tmp_path: Path) -> None:

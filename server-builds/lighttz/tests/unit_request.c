@@ -277,8 +277,90 @@ static void test_negotiation(void)
     }
 }
 
+/* The fields of `text` as they are read, and as they are remembered behind another line. */
+static void remembered(const char *line, const char *fields, const char *other_line, bool is)
+{
+    char text[2][1024];
+    struct request r[2];
+    size_t n = 0;
+    for (int i = 0; i < 2; i++) {
+        n = (size_t)snprintf(text[i], sizeof text[i], "%s\r\n%s\r\n", i ? other_line : line,
+                             fields);
+        long end = request_parse(text[i], n, &(size_t){0}, &limits, &r[i]);
+        check(end == (long)n, "the length of a head", text[i]);
+    }
+    check((r[1].head != text[1]) == is, "whether it is remembered", text[1]);
+    if (r[0].refusal || r[1].refusal)
+        return;
+    bool alike = r[0].count == r[1].count && r[0].seen == r[1].seen &&
+                 r[0].repeated == r[1].repeated && r[0].length == r[1].length &&
+                 r[0].chunked == r[1].chunked;
+    for (size_t i = 0; alike && i < r[0].count; i++)
+        alike = str_eq(request_name(&r[0], i), request_name(&r[1], i)) &&
+                str_eq(request_value(&r[0], i), request_value(&r[1], i)) &&
+                r[0].lines[i].field == r[1].lines[i].field;
+    for (enum field f = 0; alike && f < FIELD_OTHER; f++)
+        alike = !request_has(&r[0], f) || str_eq(r[0].value[f], r[1].value[f]);
+    check(alike, "what is remembered is what was read", text[1]);
+    check(str_eq(r[1].line, (struct str){text[1], strlen(other_line)}), "its own line", text[1]);
+}
+
+static void test_remembered_fields(void)
+{
+    const char *fields = "Host: m\r\nX: a\r\nRange: bytes=0-1\r\nRange: x\r\nReferer:\r\n";
+    remembered("GET / HTTP/1.1", fields, "HEAD /other?x HTTP/1.1", true);
+    remembered("GET / HTTP/1.1", fields, "GET / HTTP/1.0", false);
+    remembered("GET / HTTP/1.0", "Host: m0\r\n", "GET / HTTP/1.1", false);
+    remembered("GET / HTTP/1.0", "X: m0\r\n", "GET / HTTP/1.1", false); /* it lacks a host */
+    remembered("GET / HTTP/1.1", "Host: m1\r\nConnection: close\r\n", "GET /a HTTP/1.1", true);
+    remembered("POST / HTTP/1.1", "Host: m2\r\nContent-Length: 0\r\n", "GET / HTTP/1.1", false);
+    remembered("GET / HTTP/1.1", "Host: m3\r\nTransfer-Encoding: chunked\r\n", "GET / HTTP/1.1",
+               false);
+    remembered("GET / HTTP/1.1", "Host: m4\r\nExpect: 100-continue\r\n", "GET / HTTP/1.1", false);
+    char text[700] = "GET / HTTP/1.1\r\n";
+    struct request r;
+    char *end = stpcpy(text + strlen(text), fields);
+    size_t n = (size_t)(stpcpy(end, "\r\n") - text);
+    check(request_parse(guarded(text, n), n, &(size_t){0}, &limits, &r) == (long)n && r.count == 5,
+          "a head right before the guard page", text);
+    struct request_limits less = {200, n - 1};
+    check(request_parse(text, n, &(size_t){0}, &less, &r) == -431, "its limit stays", text);
+    check(request_parse(guarded(text, n - 1), n - 1, &(size_t){0}, &limits, &r) == 0,
+          "it must be whole", text);
+    for (int i = 0; i < 3; i++) /* others behind it */
+        n = (size_t)(stpcpy(text + n, "GET / HTTP/1.1\r\nHost: m\r\n\r\n") - text);
+    check(request_parse(text, n, &(size_t){0}, &limits, &r) == end + 2 - text && r.head != text,
+          "with others behind it", text);
+}
+
+/* The shortcut for plain paths takes none that needs a look, wherever that is. */
+static void test_plain_paths(void)
+{
+    static const char *const odd[] = {"%41", "//", "/.", "/..", "/./", "/.a"};
+    char path[80];
+    char text[80];
+    for (size_t n = 1; n < 40; n++) {
+        memset(path, 'a', sizeof path);
+        path[0] = '/';
+        check(scan_plain_path(path, n), "a plain path", "");
+        for (size_t at = 0; at < n; at++)
+            for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+                size_t length = strlen(odd[i]);
+                memcpy(text, path, sizeof text);
+                memcpy(text + at, odd[i], length);
+                check(at + length > n || !scan_plain_path(text, n), "a path that is not plain",
+                      odd[i]);
+            }
+        memcpy(text, path, sizeof text);
+        memcpy(text + n - 1, "/./", 3);
+        check(n < 3 || scan_plain_path(text, n), "what is behind does not count", "");
+    }
+}
+
 void test_request_heads(void)
 {
+    test_remembered_fields();
+    test_plain_paths();
     test_requests();
     test_limits();
     test_request_parts();
