@@ -1,6 +1,7 @@
 """The command `watch`: an experiment every night on one test bed, and where the level of its figures changed."""
 
 from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 from math import nan
 from pathlib import Path
@@ -14,7 +15,7 @@ from vmtoll.commands.ab import Exit
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.conclude import conclude
 from vmtoll.commands.help import ERROR, describe
-from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ResultsOption, ScaleOption
+from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ResultsOption, ScaleOption, percent
 from vmtoll.commands.run import run_one
 from vmtoll.files import write_durably
 from vmtoll.model.errors import UserError
@@ -62,7 +63,12 @@ def watch(
         ),
     ] = None,
     at_least: Annotated[
-        float, typer.Option(help="Smallest change of level that counts, in percent.", min=0, max=99)
+        float,
+        typer.Option(
+            parser=partial(percent, most=99),
+            metavar="PERCENT",
+            help="Smallest change of level that counts, in percent.",
+        ),
     ] = 100 * MARGIN,
     junit: Annotated[
         Path | None, typer.Option(help="Write the values to this file as a JUnit report.", dir_okay=False)
