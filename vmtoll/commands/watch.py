@@ -22,6 +22,7 @@ from vmtoll.model.errors import UserError
 from vmtoll.model.metric import METRICS
 from vmtoll.paths import RESULTS
 from vmtoll.runs.folder import read_manifest, runs_of
+from vmtoll.shell import say
 from vmtoll.statistics.thresholds import MARGIN
 
 if TYPE_CHECKING:
@@ -118,11 +119,21 @@ def _runs(folder: Path, since: str) -> "list[Run]":
 
 
 def _complete(folder: Path, since: str) -> list[Path]:
-    """The folders of the complete runs from `since` on, the oldest first. Raises UserError if it is none of them."""
-    complete = [run for run in runs_of(folder) if read_manifest(run).status == "complete"]
-    if since and since not in [run.name for run in complete]:
+    """The folders of the complete runs from `since` on, the oldest first; of a run and its copies, one.
+
+    Raises UserError if `since` is not one of them.
+    """
+    manifests = {run: read_manifest(run) for run in runs_of(folder)}
+    complete = [run for run, manifest in manifests.items() if manifest.status == "complete"]
+    complete.sort(key=lambda run: (manifests[run].started_at, run.name != manifests[run].run_id, run.name))
+    kept: dict[str, Path] = {}
+    for run in complete:
+        if (original := kept.setdefault(manifests[run].run_id, run)) != run:
+            say(f"{run}: a copy of the run {original.name}; a run counts once")
+    names = {run.name: list(kept).index(manifests[run].run_id) for run in complete}
+    if since and since not in names:
         raise UserError(f"--since {since}: no complete run of this name in {folder}")
-    return [run for run in complete if run.name >= since]
+    return list(kept.values())[names[since] if since else 0 :]
 
 
 def _answer(
