@@ -5,16 +5,17 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import duckdb
 import yaml
 
+from vmtoll.access_log.clock import OddTime
 from vmtoll.access_log.files import DrawnFile, LogFiles, draw
 from vmtoll.access_log.headers import subtract_headers
 from vmtoll.access_log.read import Lines, database, read
-from vmtoll.access_log.traffic import ANSWERED, Summary, one_row, traffic
+from vmtoll.access_log.traffic import ANSWERED, Summary, one_row, time_text, traffic
 from vmtoll.files import write_durably
 from vmtoll.model.errors import LogError
 from vmtoll.paths import user_folder
@@ -206,8 +207,13 @@ def _summary(logs: int, lines: Lines, log_summary: Summary, site: _LogSite, opti
     }  # fmt: skip
     return {
         "name": options.name, "logs": logs, "lines": lines.total,
-        "formats": lines.formats, "malformed": malformed, **log_summary, "site": site_summary,
+        "formats": lines.formats, "malformed": malformed, "odd_times": [_odd_time(odd) for odd in lines.odd_times],
+        **log_summary, "site": site_summary,
     }  # fmt: skip
+
+
+def _odd_time(odd: OddTime) -> Summary:
+    return {key: value for key, value in asdict(odd).items() if key != "at_s"} | {"at": time_text(odd.at_s)}
 
 
 def _workload_texts(summary: Summary, options: Options) -> Iterator[str]:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import duckdb
 
+from vmtoll.access_log.clock import OddTime, straighten
 from vmtoll.access_log.formats import FORMATS, LOOSE, Format, parse_sql, quoted, w3c
 from vmtoll.access_log.rows import (
     ENCODINGS,
@@ -58,7 +59,8 @@ class Malformed(NamedTuple):
 class Lines:
     """Number of all lines, of malformed ones, and of the lines of each format by its name.
 
-    `counts_headers`: the sizes in some of these formats include the headers.
+    `counts_headers`: the sizes in some of these formats include the headers. `odd_times`: of lines that no rate rests
+    on as they stand.
     """
 
     total: int
@@ -66,6 +68,7 @@ class Lines:
     first_malformed: Sequence[Malformed]
     formats: Mapping[str, int]
     counts_headers: bool = False
+    odd_times: Sequence[OddTime] = ()
 
 
 _CR_INSIDE = re.compile(rb"\r+(?=[^\r\n])")
@@ -87,7 +90,7 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def read(db: duckdb.DuckDBPyConnection, files: Sequence[Path], report_progress: Callable[[str], None]) -> Lines:
-    """Make the table `answers`: one row per line; `at_s` is null if the line is malformed.
+    """Make the table `answers`: one row per line; `at_s` is null if the line is malformed, or its time a stray.
 
     The rows of a file are consecutive and in order, but rejected lines come last, with their number.
     `at_s`: seconds since the epoch; `client`, `object`: hashes of address and agent, and of the path without its
@@ -269,12 +272,13 @@ def _count(db: duckdb.DuckDBPyConnection, files: Sequence[Path], formats: Sequen
             f"{files[log - 1]}: line {line} is in no known format ({shape}), and so are {malformed:,} of {total:,} "
             f"lines; {NEEDED}, see docs/planning.md for the formats"
         )
+    odd_times = straighten(db, position)
     query = "SELECT format, count(*) AS n FROM answers WHERE at_s IS NOT NULL GROUP BY format ORDER BY n DESC, format"
     by_format, counts_headers = Counter[str](), False
     for i, n in db.execute(query).fetchall():
         by_format[formats[i].name] += int(n)
         counts_headers |= formats[i].counts_headers
-    return Lines(total, malformed, first[:SHOWN], by_format, counts_headers)
+    return Lines(total, malformed, first[:SHOWN], by_format, counts_headers, odd_times)
 
 
 @contextmanager

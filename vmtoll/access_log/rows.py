@@ -123,14 +123,29 @@ def rows_sql(source: str, formats: Sequence[Format]) -> str:
     return _ROWS.replace("$parsed", parse_sql(f"({source})", formats))
 
 
-# File, number and shape of the first malformed lines of each file. The number is the row's position among the file's
-# rows, plus the number of lines rejected before it.
-FIRST_MALFORMED = f"""
-WITH malformed AS (SELECT rowid AS row, * FROM answers WHERE at_s IS NULL AND NOT is_blank),
+# The first row of each file, and for each rejected line, the number of the file's rows before it.
+_PLACES = """
 begun AS (SELECT filename, min(rowid) AS row FROM answers WHERE number IS NULL GROUP BY filename),
 skipped AS (
     SELECT filename, number - row_number() OVER (PARTITION BY filename ORDER BY number) AS rows_before FROM rejected
-),
+)
+"""
+# Row and line number of `$rows`. The number is the row's position among the file's rows, plus the number of lines
+# rejected before it.
+LINE_NUMBERS = f"""
+WITH {_PLACES},
+placed AS (
+    SELECT answers.rowid AS row, answers.filename, number, answers.rowid - begun.row + 1 AS place
+    FROM answers LEFT JOIN begun USING (filename) WHERE answers.rowid IN (SELECT unnest($rows))
+)
+SELECT placed.row, coalesce(any_value(number), any_value(place) + count(rows_before))
+FROM placed LEFT JOIN skipped ON placed.filename = skipped.filename AND rows_before < place
+GROUP BY placed.row ORDER BY placed.row
+"""
+# File, number and shape of the first malformed lines of each file.
+FIRST_MALFORMED = f"""
+WITH malformed AS (SELECT rowid AS row, * FROM answers WHERE at_s IS NULL AND NOT is_blank),
+{_PLACES},
 placed AS (
     SELECT malformed.filename, shape, malformed.row - begun.row + 1 AS place
     FROM (SELECT unnest(min(row, {SHOWN})) AS row FROM malformed WHERE number IS NULL GROUP BY filename) AS first

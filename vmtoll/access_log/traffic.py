@@ -8,10 +8,10 @@ from typing import Any
 import duckdb
 import numpy as np
 
+from vmtoll.access_log.clock import PER_S, SLOT, times_of_files
+
 Summary = dict[str, Any]  # what NAME.summary.json holds, or a part of it
 MINUTE_S, HOUR_S = 60, 3600
-_PER_S = 10  # times are counted in tenths of a second
-_SLOT = f"at_s * {_PER_S} + tenth"
 _Parts = Sequence[tuple[int, int]]  # begin and end of each, in tenths of a second since the epoch
 PERCENTILES = (1, 10, 25, 50, 75, 90, 99, 100)
 # Answers with a file; the sizes of others say nothing about files.
@@ -33,11 +33,12 @@ def traffic(db: duckdb.DuckDBPyConnection, idle_s: int) -> Summary:
     begin, end = parts[0][0], parts[-1][1]
     covered_s = _seconds(sum(end - begin for begin, end in parts))
     minute = _peak(db, MINUTE_S, parts)
-    whole_log = {"start": _time(first_s), "window_s": covered_s, "requests": requests, "rate_rps": requests / covered_s}
+    mean = requests / covered_s
+    whole_log = {"start": time_text(first_s), "window_s": covered_s, "requests": requests, "rate_rps": mean}
     return {
-        "requests": requests, "first_at": _time(first_s), "last_at": _time(last_s), "covered_s": covered_s,
-        "parts": len(parts), "rate_mean_rps": requests / covered_s,
-        "peak_second": _peak(db, 1, [(begin, max(end, begin + _PER_S))]),
+        "requests": requests, "first_at": time_text(first_s), "last_at": time_text(last_s), "covered_s": covered_s,
+        "parts": len(parts), "rate_mean_rps": mean,
+        "peak_second": _peak(db, 1, [(begin, max(end, begin + PER_S))]),
         "peak_ten_s": _peak(db, 10, parts), "peak_minute": minute, "plan": minute or whole_log,
         "hours": list(_hours(db, parts)),
         "status": {str(status): n for status, n in db.execute(_STATUSES).fetchall()},
@@ -45,27 +46,18 @@ def traffic(db: duckdb.DuckDBPyConnection, idle_s: int) -> Summary:
     }  # fmt: skip
 
 
-# For each file: its first and last tenth of a second with a request, whether it logs whole seconds, and its longest
-# silence.
-_FILE_TIMES = f"""
-SELECT min(slot), max(slot), bool_and(slot % {_PER_S} = 0), coalesce(max(silence), 0) FROM (
-    SELECT filename, slot, slot - lag(slot) OVER (PARTITION BY filename ORDER BY slot) AS silence
-    FROM (SELECT DISTINCT filename, {_SLOT} AS slot FROM answers WHERE at_s IS NOT NULL)
-) GROUP BY filename ORDER BY 1, 2
-"""
-
-
 def _covered_parts(db: duckdb.DuckDBPyConnection) -> _Parts:
-    """The parts of time that the log covers: each file covers the time from its first request to its last.
+    """The parts of time that the log covers: each file covers the time from its first request to its last, without
+    silences that no traffic explains (vmtoll.access_log.clock).
 
     Files that overlap are one part. So are files that follow each other within twice the longest silence inside a file:
     they are a series.
     """
-    files = db.execute(_FILE_TIMES).fetchall()
-    resolution = _PER_S if all(has_whole_seconds for _, _, has_whole_seconds, _ in files) else 1
-    gap = 2 * max(_PER_S, *(silence for *_, silence in files))
+    files = times_of_files(db)
+    resolution = PER_S if all(file.has_whole_seconds for file in files) else 1
+    gap = 2 * max(PER_S, *(file.silence for file in files))
     parts: list[tuple[int, int]] = []
-    for begin, last, _, _ in files:
+    for begin, last, _ in sorted(island for file in files for island in file.covered):
         if parts and begin <= parts[-1][1] + gap:
             parts[-1] = (parts[-1][0], max(parts[-1][1], last + resolution))
         else:
@@ -75,7 +67,7 @@ def _covered_parts(db: duckdb.DuckDBPyConnection) -> _Parts:
 
 def _seconds(tenths: int) -> float:
     """Seconds; an integer if they are whole."""
-    return tenths / _PER_S if tenths % _PER_S else tenths // _PER_S
+    return tenths / PER_S if tenths % PER_S else tenths // PER_S
 
 
 _STATUSES = "SELECT status, count(*) FROM answers WHERE at_s IS NOT NULL GROUP BY status ORDER BY status"
@@ -143,20 +135,20 @@ def _hours(db: duckdb.DuckDBPyConnection, parts: _Parts) -> Iterator[Summary]:
     """Each clock hour with a request; its rate is over the part of the hour that the log covers."""
     query = f"SELECT at_s // {HOUR_S} AS hour, count(*) FROM answers WHERE at_s IS NOT NULL GROUP BY hour ORDER BY hour"
     for hour, n in db.execute(query).fetchall():
-        start, end = hour * HOUR_S * _PER_S, (hour + 1) * HOUR_S * _PER_S
+        start, end = hour * HOUR_S * PER_S, (hour + 1) * HOUR_S * PER_S
         covered_s = _seconds(sum(max(0, min(end, part_end) - max(start, part_begin)) for part_begin, part_end in parts))
-        yield {"start": _time(hour * HOUR_S), "requests": n, "covered_s": covered_s, "rate_rps": n / covered_s}
+        yield {"start": time_text(hour * HOUR_S), "requests": n, "covered_s": covered_s, "rate_rps": n / covered_s}
 
 
 def _peak(db: duckdb.DuckDBPyConnection, window_s: int, parts: _Parts) -> Summary | None:
     """The busiest window of `window_s` seconds that the log covers completely; None if there is none."""
-    window = window_s * _PER_S
+    window = window_s * PER_S
     long_parts = [(begin, end) for begin, end in parts if end - begin >= window]
     if not long_parts:
         return None
     query = f"""
         WITH parts AS (SELECT unnest($begins) AS since, unnest($ends) AS upto),
-        slots AS (SELECT {_SLOT} AS slot, count(*) AS n FROM answers WHERE at_s IS NOT NULL GROUP BY slot)
+        slots AS (SELECT {SLOT} AS slot, count(*) AS n FROM answers WHERE at_s IS NOT NULL GROUP BY slot)
         SELECT slot, upto, sum(n) OVER (
             PARTITION BY since ORDER BY slot RANGE BETWEEN CURRENT ROW AND {window - 1} FOLLOWING
         ) AS most
@@ -166,7 +158,7 @@ def _peak(db: duckdb.DuckDBPyConnection, window_s: int, parts: _Parts) -> Summar
     values = {"begins": [begin for begin, _ in long_parts], "ends": [end for _, end in long_parts]}
     start, end, n = one_row(db, query, **values)
     start = min(start, end - window)  # the log would cover a later window only in part
-    return {"start": _time(start / _PER_S), "window_s": window_s, "requests": int(n), "rate_rps": int(n) / window_s}
+    return {"start": time_text(start / PER_S), "window_s": window_s, "requests": int(n), "rate_rps": int(n) / window_s}
 
 
 def _bodies(db: duckdb.DuckDBPyConnection) -> Summary:
@@ -195,6 +187,7 @@ def one_row(db: duckdb.DuckDBPyConnection, query: str, **values: object) -> tupl
     return tuple(row)
 
 
-def _time(at_s: float) -> str:
+def time_text(at_s: float) -> str:
+    """A time as text, in UTC."""
     text = datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
     return text.removesuffix(".000") + "Z"

@@ -18,6 +18,7 @@ from vmtoll.agent.protocol import CpuTimes, PageAnswer, ServerSpec
 from vmtoll.agent.servers import UnitServer
 
 _LIMIT_S = 10.0  # for connecting, and for each piece of an answer
+_CLOSED = (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError)  # by the other side, before an answer
 
 
 class ServiceUnit(UnitServer):
@@ -91,33 +92,42 @@ def ask(
 ) -> list[PageAnswer]:
     """GET each path, at most `rate_rps` a second, one after the other; over HTTP/1.1. Raises RuntimeError without an
     answer; the message holds no header.
+
+    A connection that the service closed while it was idle is opened again.
     """
     parts, answers = urlsplit(address), list[PageAnswer]()
-    connection: http.client.HTTPConnection | None = None
+    connection = _connection(parts.scheme, str(parts.hostname), parts.port, ca, verify=verify)
     due_s = time.monotonic()
     try:
         for path in paths:
             time.sleep(max(0.0, due_s - time.monotonic()))
             due_s = time.monotonic() + 1 / rate_rps
-            connection = connection or _connection(parts.scheme, str(parts.hostname), parts.port, ca, verify=verify)
-            begin_s = time.monotonic()
-            connection.request("GET", path, headers=dict(headers))
-            response = connection.getresponse()
-            body = response.read()
-            answers.append({
-                "status": response.status, "length": len(body), "sha256": hashlib.sha256(body).hexdigest(),
-                "took_s": time.monotonic() - begin_s,
-            })  # fmt: skip
-            if response.will_close:
+            was_open = connection.sock is not None
+            try:
+                answers.append(_get(connection, path, headers))
+            except _CLOSED:
                 connection.close()
-                connection = None
+                if not was_open:
+                    raise
+                answers.append(_get(connection, path, headers))
     except (OSError, http.client.HTTPException) as error:
         number = len(answers) + 1
         raise RuntimeError(f"{address}: URL {number} of {len(paths)}: {error or type(error).__name__}") from error
     finally:
-        if connection:
-            connection.close()
+        connection.close()
     return answers
+
+
+def _get(connection: http.client.HTTPConnection, path: str, headers: Mapping[str, str]) -> PageAnswer:
+    """The answer to a path; http.client opens a connection that is closed."""
+    begin_s = time.monotonic()
+    connection.request("GET", path, headers=dict(headers))
+    response = connection.getresponse()
+    body = response.read()
+    took_s = time.monotonic() - begin_s
+    return {
+        "status": response.status, "length": len(body), "sha256": hashlib.sha256(body).hexdigest(), "took_s": took_s,
+    }  # fmt: skip
 
 
 def _connection(scheme: str, host: str, port: int | None, ca: str, *, verify: bool) -> http.client.HTTPConnection:

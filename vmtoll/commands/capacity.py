@@ -1,5 +1,6 @@
 """The command `capacity`: how many machines meet an objective, from the measurements of a run."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,7 @@ from pydantic import ValidationError
 
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import describe
-from vmtoll.commands.options import JsonOption, RunArgument
+from vmtoll.commands.options import JsonOption, RunArgument, percent
 from vmtoll.model.document import plain_message
 from vmtoll.model.errors import UserError
 
@@ -28,10 +29,18 @@ def capacity(
         typer.Option(min=1, help="For a run of density, instead of --rate and --p99-ms: the number of guests to host."),
     ] = None,
     availability: Annotated[
-        float, typer.Option(min=0.001, max=99.9999, help="Objective: percent of requests answered with success.")
+        float,
+        typer.Option(
+            parser=partial(percent, least=0.001, most=99.9999),
+            metavar="PERCENT",
+            help="Objective: percent of requests answered with success.",
+        ),
     ] = 99.9,
     headroom: Annotated[
-        float, typer.Option(min=0, help="Headroom: plan for this many percent more than the rate.")
+        float,
+        typer.Option(
+            parser=percent, metavar="PERCENT", help="Headroom: plan for this many percent more than the rate."
+        ),
     ] = 30,
     spare: Annotated[int, typer.Option(min=0, help="Spare machines (or guests).")] = 1,
     guests_per_host: Annotated[int, typer.Option(min=1, help="Guests per host.")] = 1,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vmtoll.commands.help import describe
-from vmtoll.commands.options import JsonOption, RunArgument
+from vmtoll.commands.options import JsonOption, RunArgument, percent
 from vmtoll.model.agreement import Status, to_json
 from vmtoll.model.errors import UserError
 
@@ -17,7 +17,8 @@ BetweenRunsOption = Annotated[
     float,
     typer.Option(
         "--between-runs-pct",
-        min=0.0,
+        parser=percent,
+        metavar="PERCENT",
         help="Standard deviation of the ratio between runs of one machine, in percent, if earlier runs showed it.",
     ),
 ]

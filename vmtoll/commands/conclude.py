@@ -101,5 +101,7 @@ def replication_page(folders: Sequence[Path], output: Path) -> Path:
     from vmtoll.analysis.verdict import analyse  # noqa: PLC0415
     from vmtoll.report.replication import write_page  # noqa: PLC0415
 
-    runs = [load_run(folder) for folder in folders]
-    return write_page([(run, analyse(run)) for run in runs], output)
+    runs = {
+        (run.manifest.experiment.name, run.manifest.run_id): run for run in map(load_run, reversed(folders))
+    }  # a copy is the same run
+    return write_page([(run, analyse(run)) for run in reversed(runs.values())], output)

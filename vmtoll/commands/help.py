@@ -9,6 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 EXAMPLES: dict[str, Sequence[str]] = {}
 # Command → its own exit codes; an empty text removes a code of EXITS.
 OWN_EXITS: dict[str, Mapping[int, str]] = {}
+NOTHING_VALID = 4  # of a command that measures
 ERROR = 128  # of a command whose exit code is a verdict: git bisect ends at this code and above
 EXITS: Mapping[int, str] = {
     0: "done",

@@ -11,8 +11,9 @@ import yaml
 
 from vmtoll.builds import tools
 from vmtoll.commands.answer import print_json
-from vmtoll.commands.conclude import conclude, judge
-from vmtoll.commands.help import describe
+from vmtoll.commands.conclude import judge
+from vmtoll.commands.help import NOTHING_VALID, describe
+from vmtoll.commands.measured import finish
 from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ResultsOption, ResumeOption, UntilOption
 from vmtoll.commands.progress import Progress
 from vmtoll.files import write_durably
@@ -36,6 +37,7 @@ describe(
     "vmtoll measure-service before=http://10.0.0.5:8000 --urls urls.txt --at-most-rps 200 --rate 100 -i lab.yml "
     "--unit shop.service --apply 'cp new.conf /etc/shop.conf && systemctl reload shop' "
     "--revert 'cp old.conf /etc/shop.conf && systemctl reload shop'",
+    exits={NOTHING_VALID: "no trial is valid"},
 )
 
 
@@ -158,10 +160,7 @@ def measure_service(
             print(cost_text(planned))
         return
     folder = run_service(planned, inventory, results, resume, limit=limit)
-    if as_json:
-        print_json(conclude(folder).document())
-    else:
-        conclude(folder).show()
+    finish(folder, as_json=as_json)
 
 
 def _arms(addresses: Sequence[str]) -> dict[str, str]:
@@ -173,6 +172,11 @@ def _arms(addresses: Sequence[str]) -> dict[str, str]:
         if not is_named and len(addresses) > 1:
             raise UserError(f"{address}: give each of several addresses a name: old=http://10.0.0.5")
         arms[name if is_named else "service"] = rest if is_named else address
+        if "@" in address:  # no file gets a password
+            raise UserError(
+                f"{address.rpartition('@')[2]}: leave user and password out of the address; write "
+                "`Authorization: Basic …` in a file, and give it with --headers"
+            )
     if len(arms) < len(addresses):
         raise UserError("two addresses have the same name; give each its own")
     return arms
@@ -197,10 +201,17 @@ def cost_text(planned: Plan) -> str:
     planned_cost = cost(planned)
     qualifier = "up to the first look, at most" if planned.resolved.experiment.until else "about"
     minutes = math.ceil(planned_cost["total_s"] / 60)
+    requests = planned.resolved.requests
+    left_out = (
+        f"; {requests.left_out:,} of {requests.of:,} requests of the log are for another server, or for no path, and "
+        "left out"
+        if requests and requests.left_out
+        else ""
+    )
     return (
         f"{planned_cost['trials']} trials, {qualifier} {minutes} minute{'s' * (minutes != 1)}, at most "
         f"{planned_cost['most_requests']:,} requests to {', '.join(planned_cost['addresses'])}, never more than "
-        f"{planned_cost['at_most_rps']:g} a second"
+        f"{planned_cost['at_most_rps']:g} a second{left_out}"
     )
 
 

@@ -1,5 +1,6 @@
 """Arguments and options that several commands share."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -16,12 +17,30 @@ from vmtoll.paths import FOLDER_FILE, user_folder
 def _until_of(text: str) -> Until:
     """Parse `2,60`: half-width of the interval in percent, and minutes."""
     try:
-        half_width_pct, at_most_min = map(float, text.split(","))
-        return Until(half_width_pct=half_width_pct, at_most_min=at_most_min)
+        half_width, at_most_min = text.split(",")
+        return Until(half_width_pct=percent(half_width), at_most_min=float(at_most_min))
     except ValueError:
         raise typer.BadParameter(
             f"{text!r} is not PERCENT,MINUTES; give the half-width in percent (at most 50) and the minutes: 2,60"
         ) from None
+
+
+def percent(text: str | float, least: float = 0.0, most: float = math.inf) -> float:
+    """Parse `5` or `5%`. A bare number between 0 and 1 may be a fraction, so it needs the sign.
+
+    Raises BadParameter, also for a number that is not within the limits.
+    """
+    number = str(text).removesuffix("%")
+    try:
+        value = float(number)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a percentage; write 5 or 5%") from None
+    if 0 < value < 1 and number == text:
+        raise typer.BadParameter(f"{text}: write {100 * value:.6g}% if this is a fraction, or {text}% if you mean it")
+    if not least <= value <= most:
+        limits = f"at least {least:g}%" if math.isinf(most) else f"from {least:g}% to {most:g}%"
+        raise typer.BadParameter(f"{text} is not within the limits: {limits}")
+    return value
 
 
 def outside_bundles(output: Path | None) -> Path | None:

@@ -8,9 +8,10 @@ import typer
 
 from vmtoll.commands import batch, values
 from vmtoll.commands.answer import print_json
-from vmtoll.commands.conclude import conclude, judge
-from vmtoll.commands.help import describe
+from vmtoll.commands.conclude import judge
+from vmtoll.commands.help import NOTHING_VALID, describe
 from vmtoll.commands.measure_service import cost_text, run_service
+from vmtoll.commands.measured import finish
 from vmtoll.commands.options import (
     InventoryOption,
     JsonOption,
@@ -52,7 +53,7 @@ describe(
     "vmtoll run tails",
     "vmtoll run tails -i lab.yml --until 2,60",
     "vmtoll run all --dry-run",
-    exits={1: "an experiment of `run all` failed"},
+    exits={1: "an experiment of `run all` failed", NOTHING_VALID: "no trial is valid"},
 )
 
 
@@ -96,7 +97,7 @@ def run(
             print_plan(preview, resumed=resume is not None)
         return
     folder = run_one(experiment, inventory, results, limit=limit, scale=scale, resume=resume, until=until)
-    conclude(folder).show(as_json=as_json)
+    finish(folder, as_json=as_json)
 
 
 def run_one(

@@ -1,6 +1,7 @@
 """The command `watch`: an experiment every night on one test bed, and where the level of its figures changed."""
 
 from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 from math import nan
 from pathlib import Path
@@ -14,13 +15,14 @@ from vmtoll.commands.ab import Exit
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.conclude import conclude
 from vmtoll.commands.help import ERROR, describe
-from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ResultsOption, ScaleOption
+from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ResultsOption, ScaleOption, percent
 from vmtoll.commands.run import run_one
 from vmtoll.files import write_durably
 from vmtoll.model.errors import UserError
 from vmtoll.model.metric import METRICS
 from vmtoll.paths import RESULTS
 from vmtoll.runs.folder import read_manifest, runs_of
+from vmtoll.shell import say
 from vmtoll.statistics.thresholds import MARGIN
 
 if TYPE_CHECKING:
@@ -62,7 +64,12 @@ def watch(
         ),
     ] = None,
     at_least: Annotated[
-        float, typer.Option(help="Smallest change of level that counts, in percent.", min=0, max=99)
+        float,
+        typer.Option(
+            parser=partial(percent, most=99),
+            metavar="PERCENT",
+            help="Smallest change of level that counts, in percent.",
+        ),
     ] = 100 * MARGIN,
     junit: Annotated[
         Path | None, typer.Option(help="Write the values to this file as a JUnit report.", dir_okay=False)
@@ -112,11 +119,21 @@ def _runs(folder: Path, since: str) -> "list[Run]":
 
 
 def _complete(folder: Path, since: str) -> list[Path]:
-    """The folders of the complete runs from `since` on, the oldest first. Raises UserError if it is none of them."""
-    complete = [run for run in runs_of(folder) if read_manifest(run).status == "complete"]
-    if since and since not in [run.name for run in complete]:
+    """The folders of the complete runs from `since` on, the oldest first; of a run and its copies, one.
+
+    Raises UserError if `since` is not one of them.
+    """
+    manifests = {run: read_manifest(run) for run in runs_of(folder)}
+    complete = [run for run, manifest in manifests.items() if manifest.status == "complete"]
+    complete.sort(key=lambda run: (manifests[run].started_at, run.name != manifests[run].run_id, run.name))
+    kept: dict[str, Path] = {}
+    for run in complete:
+        if (original := kept.setdefault(manifests[run].run_id, run)) != run:
+            say(f"{run}: a copy of the run {original.name}; a run counts once")
+    names = {run.name: list(kept).index(manifests[run].run_id) for run in complete}
+    if since and since not in names:
         raise UserError(f"--since {since}: no complete run of this name in {folder}")
-    return [run for run in complete if run.name >= since]
+    return list(kept.values())[names[since] if since else 0 :]
 
 
 def _answer(

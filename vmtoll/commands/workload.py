@@ -104,6 +104,7 @@ def _lines(summary: "Summary") -> Iterator[str]:
             f"warning:      {malformed['share']:.1%} of the lines are malformed, so rates and mix lack them; they "
             f"have the shapes {shapes}"
         )
+    yield from (f"warning:      {_odd_time(odd, summary['logs'])}" for odd in summary["odd_times"])
     shares = (f"{name} {n / summary['requests']:.1%}" for name, n in summary["formats"].items())
     yield f"format:       {', '.join(shares) if len(summary['formats']) > 1 else next(iter(summary['formats']))}"
     yield f"time:         {summary['first_at']} to {summary['last_at']}, {_covered(summary)}"
@@ -160,6 +161,27 @@ def _lines(summary: "Summary") -> Iterator[str]:
             f"{misjudged['site_rps']:,.3g} of the site"
             f"{'; leave out --largest-kib' if misjudged['is_kept_without_largest_kib'] else ''}"
         )
+
+
+def _odd_time(odd: "Summary", logs: int) -> str:
+    """What is odd about the times of lines, and what vmtoll made of it."""
+    named = f"line{'s' * (len(odd['lines']) > 1)} {', '.join(map(str, odd['lines']))}"
+    if logs > 1:
+        named += f" of log {odd['log']}"
+    if odd["kind"] == "set-back":
+        return (
+            f"{named}: the clock goes back to {odd['at']}; vmtoll counts this and later lines {odd['seconds']:,} s "
+            "later, so that no time counts twice; if the file joins logs of several servers, give each as a file"
+        )
+    if odd["kind"] == "silence":
+        return (
+            f"{named}: no request for {odd['seconds']:,.0f} s after {odd['at']}; the clock was set forward, or lines "
+            "are missing: left out of the covered time"
+        )
+    lines = f"{odd['count']:,} lines, first " * (odd["count"] > len(odd["lines"]))
+    return (
+        f"{lines}{named}: {odd['at']} is {odd['seconds']:,.0f} s from all other times; left out of rates, mix and sizes"
+    )
 
 
 def _covered(summary: "Summary") -> str:

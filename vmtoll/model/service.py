@@ -144,6 +144,11 @@ def _scheme(address: str) -> Literal["http", "https"]:
     parts = urlsplit(address)
     has_more = parts.path not in ("", "/") or parts.query or parts.fragment or parts.username or parts.password
     if parts.scheme not in ("http", "https") or not parts.hostname or has_more:
-        raise ValueError(f"address: {address!r} is not http(s)://HOST or http(s)://HOST:PORT; paths belong to urls")
+        shown = address.rpartition("@")[2]  # no password
+        raise ValueError(
+            f"address: {shown!r} is not http(s)://HOST or http(s)://HOST:PORT; paths belong to urls"
+            + "; write user and password as `Authorization: Basic …` in a file, and name it under headers"
+            * ("@" in address)
+        )
     parts.port  # noqa: B018 (raises ValueError for a port out of range)
     return "https" if parts.scheme == "https" else "http"

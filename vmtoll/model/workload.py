@@ -354,7 +354,7 @@ class SearchWorkload(OpenLoopWorkload):
         max_length=2,
         description="the same as shares of the capacity, instead of `between_rps`",
     )
-    availability_pct: float = Field(default=99.9, gt=0, lt=100, description="percent of the requests that must succeed")
+    availability_pct: float = Field(default=99.9, ge=1, lt=100, description="percent of the requests that must succeed")
     resolution_pct: float = Field(
         default=10.0, ge=1, le=100, description="largest distance between two rates that are tried, percent"
     )

@@ -85,7 +85,7 @@ def _page(
     by_arm: dict[str, list[PageAnswer]],
 ) -> ServicePage:  # fmt: skip
     """A URL's page; its body is that of the first arm."""
-    is_declared = path in requests.service.dynamic
+    is_declared = path in requests.dynamic
     is_found = any(first["sha256"] != second["sha256"] for first, second in by_arm.values())
     is_dynamic = is_declared or is_found
     return ServicePage(
@@ -104,14 +104,21 @@ def _complaints(page: ServicePage, by_arm: dict[str, list[PageAnswer]]) -> list[
     first = next(iter(by_arm))
     for arm, answers in by_arm.items():
         if bad := next((a["status"] for a in answers if not 200 <= a["status"] < 300), None):
-            hint = "name the URL that it leads to" if 300 <= bad < 400 else "take it off the list, or mend it"
-            return [f"{page.path} answers {bad} on {arm}; {hint}"]
+            return [f"{page.path} answers {bad} on {arm}; {_way_out(bad)}"]
         if wrong_answers([page], answers[:1]):
             return [
                 f"{page.path} has another body on {arm} ({answers[0]['length']} bytes) than on {first} "
                 f"({by_arm[first][0]['length']} bytes); if that is meant, name it under `dynamic`"
             ]
     return []
+
+
+def _way_out(status: int) -> str:
+    if 300 <= status < 400:
+        return "name the URL that it leads to, or give the cookie that it asks for in a file of --headers (`headers:`)"
+    if status in (401, 403):
+        return "give what it asks for, as `Authorization: …` or `Cookie: …`, in a file of --headers (`headers:`)"
+    return "lower at_most_rps" if status == 429 else "take it off the list, or mend it"
 
 
 def _check_recorded(session: Session, pages: Sequence[ServicePage]) -> None:

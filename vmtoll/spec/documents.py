@@ -69,8 +69,8 @@ def validation_error(path: Path, model: type[BaseModel], error: ValidationError)
         text = f"{_key(location)}: {unknown('key', location[-1], _allowed_keys(model, location))}"
     elif first_error["type"] == "missing":
         text = f"{_key(location)}: is missing; keys: {', '.join(_allowed_keys(model, location))}"
-    elif not location:
-        text = plain_message(first_error)
+    elif not location or isinstance(first_error["input"], dict | list):
+        text = ": ".join(filter(None, [_key(location) if location else "", plain_message(first_error)]))
     else:
         text = f"{_key(location)}: {first_error['input']!r}: {plain_message(first_error)}"
     more = error.error_count() - 1

@@ -1,11 +1,12 @@
 """A service of an experiment: its URLs, headers and authority, read from the files that the experiment names."""
 
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from pydantic import ValidationError
 
@@ -28,12 +29,14 @@ _REFUSED = (
 )  # fmt: skip
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(.*)")
 _PATH = re.compile(r"/[!-~]*")
+_AS_THEY_ARE = "".join(map(chr, range(0x20, 0x7F)))
 
 
 @dataclass(frozen=True)
 class ServiceRequests:
     """What is asked of a service. `addresses`: environment → scheme, host and port; `paths`: in the mix that is asked
-    for, so that a path may stand there several times; `ca`: PEM text, empty for the client's own list.
+    for, so that a path may stand there several times; `ca`: PEM text, empty for the client's own list. `left_out`:
+    requests of an access log that cannot be asked for, of `of`.
     """
 
     service: Service
@@ -41,6 +44,13 @@ class ServiceRequests:
     paths: Sequence[str]
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     ca: str = field(default="", repr=False)
+    left_out: int = 0
+    of: int = 0
+
+    @property
+    def dynamic(self) -> set[str]:
+        """The paths whose body may differ."""
+        return {encoded(name) for name in self.service.dynamic}
 
     @property
     def distinct(self) -> list[str]:
@@ -72,13 +82,18 @@ def load_requests(path: Path, experiment: Experiment, service: Service) -> Servi
         if address is None:
             raise ExperimentError(f"service.address: has none for the environment {environment}; add it", path)
         addresses[environment] = address.rstrip("/")
-    paths = _paths(path, service)
+    paths, left_out, of = _paths(path, service, set(addresses.values()))
     for i, name in enumerate(service.dynamic):
-        if name not in paths:
+        if encoded(name) not in paths:
             raise ExperimentError(f"service.dynamic[{i}]: {unknown('URL', name, list(dict.fromkeys(paths)))}", path)
     headers = dict(_headers(path, path.parent / service.headers)) if service.headers else {}
     ca = _text(path, "ca", path.parent / service.ca) if service.ca else ""
-    return ServiceRequests(service, addresses, paths, headers, ca)
+    return ServiceRequests(service, addresses, paths, headers, ca, left_out, of)
+
+
+def encoded(path: str) -> str:
+    """A path as a request has it: characters other than ASCII as UTF-8 with %."""
+    return quote(path, safe=_AS_THEY_ARE)
 
 
 def workloads_of(path: Path, service: Service) -> dict[str, Workload]:
@@ -120,30 +135,49 @@ def _rates(workload: Workload) -> Iterator[tuple[str, float]]:
         yield "between_rps", workload.between[1]
 
 
-def _paths(path: Path, service: Service) -> list[str]:
-    """The paths of the list or of the logs. Raises ExperimentError."""
+def _paths(path: Path, service: Service, addresses: set[str]) -> tuple[list[str], int, int]:
+    """The paths of the list or of the logs; how many requests of the logs were left out, and of how many. Raises
+    ExperimentError.
+    """
+    left_out = of = 0
     if isinstance(service.urls, list):
-        key, paths = "urls", service.urls
+        key, listed = "urls", [(f"number {n}", text) for n, text in enumerate(service.urls, 1)]
     elif service.urls:
         key = f"urls: {service.urls}"
-        lines = (line.strip() for line in _text(path, "urls", path.parent / service.urls).splitlines())
-        paths = [line for line in lines if line and not line.startswith("#")]
+        lines = [
+            (n, line.strip()) for n, line in enumerate(_text(path, "urls", path.parent / service.urls).split("\n"), 1)
+        ]
+        listed = [(f"line {n}", line) for n, line in lines if line and not line.startswith("#")]
     else:
-        key, paths = "access_log", _paths_of_logs(path, service.access_log)
-    if not paths:
+        key, (requested, left_out, of) = "access_log", _paths_of_logs(path, service.access_log)
+        listed = [("", each) for each in requested]
+    if not listed:
         raise ExperimentError(f"service.{key}: is empty; list one path per line, e.g. /cart?id=1", path)
-    for number, each in enumerate(paths, start=1):
-        if not _PATH.fullmatch(each):
-            complaint = (
-                "give its path alone, the address has the rest" if urlsplit(each).scheme else "a path begins with /"
-            )
-            raise ExperimentError(f"service.{key}: number {number}: {complaint}, and blanks are %20", path)
+    try:
+        paths = [_path_of(where, text, addresses) for where, text in listed]
+    except ValueError as error:
+        raise ExperimentError(f"service.{key}: {error}", path) from None
     if (count := len(set(paths))) > MOST_URLS:
         raise ExperimentError(f"service.{key}: {count} different URLs are above {MOST_URLS}; choose among them", path)
-    return list(paths)
+    return paths, left_out, of
 
 
-def _paths_of_logs(path: Path, logs: str | list[str] | None) -> list[str]:
+def _path_of(where: str, text: str, addresses: set[str]) -> str:
+    """The path of a line, which may begin with an address of the service. Raises ValueError for another line."""
+    address = next((each for each in addresses if text == each or text.startswith((f"{each}/", f"{each}?"))), "")
+    rest = text.removeprefix(address)
+    each = encoded(rest if rest.startswith("/") or not address else f"/{rest}")
+    if _PATH.fullmatch(each):
+        return each
+    if urlsplit(text).scheme:
+        complaint = f"is not at {' or '.join(sorted(addresses))}; give its path alone, the address has the rest"
+    else:
+        complaint = "write a blank as %20" if text.startswith("/") else "a path begins with /"
+    shown = re.sub(r"//[^/@]*@", "//…@", text)  # no password
+    raise ValueError(f"{where}, {shown!r}: {complaint}")
+
+
+def _paths_of_logs(path: Path, logs: str | list[str] | None) -> tuple[list[str], int, int]:
     from vmtoll.access_log.requested import requested_paths  # noqa: PLC0415 (loads duckdb)
 
     try:
@@ -164,8 +198,14 @@ def _headers(path: Path, file: Path) -> Iterator[tuple[str, str]]:
 
 
 def _text(path: Path, key: str, file: Path) -> str:
+    """The text of a file in UTF-8, or in UTF-16 with its mark; without a byte order mark."""
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not a text"
-        raise ExperimentError(f"service.{key}: {file}: {why}", path) from None
+        data = file.read_bytes()
+        return data.decode("utf-16" if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig")
+    except OSError as error:
+        raise ExperimentError(f"service.{key}: {file}: {error.strerror}", path) from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ExperimentError(
+            f"service.{key}: {file}: line {line} is not UTF-8; save the file as UTF-8", path
+        ) from None

@@ -22,6 +22,8 @@ from tests.support.measured import run
 from vmtoll.agent.servers import listens
 from vmtoll.analysis.run import load_run
 from vmtoll.commands.conclude import conclude
+from vmtoll.commands.help import NOTHING_VALID
+from vmtoll.commands.measured import finish
 from vmtoll.model.errors import ExperimentError, VmtollError
 from vmtoll.model.event import Event, Phase, ServiceCompared, TrialStep
 from vmtoll.model.finding import Code
@@ -277,6 +279,39 @@ def test_arms_must_answer_alike(
     if words == "another body":
         file = experiment(tmp_path, service | {"dynamic": ["/where"]}, blocks=1)
         run(file, client, tmp_path / "results", registry=project)
+
+
+@pytest.mark.parametrize("path", ["/where", "/c"])
+def test_the_end_says_what_was_measured_and_which_page_changed(
+    start: Start, client: Path, tmp_path: Path, project: Registry, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With /where, no trial is valid: its body is another one from the first load on."""
+    app = start("app")
+
+    def change(event: Event) -> None:
+        if isinstance(event, TrialStep) and event.phase is Phase.MEASURING:
+            app.become("moved")
+
+    service = {"address": app.address, "urls": ["/", path], "loads": STEADY | {"users": {"users": 2}}}
+    file = experiment(tmp_path, service, environments=["one"])
+    run_dir = run(file, client, tmp_path / "results", registry=project, listener=change)
+    if path == "/where":
+        with pytest.raises(SystemExit) as ended:
+            finish(run_dir, as_json=False)
+        said = capsys.readouterr()
+        assert ended.value.code == NOTHING_VALID
+        assert "--dynamic '/where'" in said.err
+        assert "no trial of 4 is valid: wrong-body in 4\n" in said.err
+        assert "steady on one: none of 2 trials is valid" in said.out
+        return
+    finish(run_dir, as_json=True)
+    measured = json.loads(capsys.readouterr().out)["measured"]
+    assert {(each["workload"], each["valid"], each["cpu_us_per_request"]) for each in measured} == {
+        ("steady", 2, None), ("users", 2, None),
+    }  # fmt: skip
+    steady = next(each for each in measured if each["workload"] == "steady")
+    assert 90 < steady["answers_per_s"] < 110
+    assert 0 < steady["p50_ms"] < 1000
 
 
 def with_machine(client: Path, python: str) -> Path:

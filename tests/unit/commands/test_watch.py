@@ -1,6 +1,7 @@
 """`vmtoll watch --judge`: the history of runs that are there, its exit code and its files."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -55,6 +56,20 @@ def test_a_change_of_level_is_found_with_what_changed_beside_it(
     gauges = {sample.labels["environment"]: sample.value for sample in families["vmtoll_watch_worse"]}
     assert gauges == {"metal": 0.0, "kvm-default": 1.0}
     assert NEW_KERNEL in (results / "synthetic" / PAGE).read_text()
+
+
+def test_a_copied_night_is_one_night(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A copy beside its run, whatever its name, a copy in place of its run, and one as the newest by its name."""
+    nights = make_nights(tmp_path / "results", 4)
+    folder = nights[0].parent
+    for name in ("zz-backup", "20251231T000000Z-copy"):
+        shutil.copytree(nights[1], folder / name)
+    nights[2].rename(folder / "restored")
+    document = judged(tmp_path / "results", capsys)
+    names = [night["run"] for night in document["figures"][0]["nights"]]
+    assert names == [nights[0].name, nights[1].name, "restored", nights[3].name]
+    document = judged(tmp_path / "results", capsys, since="zz-backup")
+    assert [night["run"] for night in document["figures"][0]["nights"]] == names[1:]
 
 
 def test_a_level_that_is_accepted_is_the_new_beginning(nights: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
