@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -71,14 +70,17 @@ def write(folder: Path, commit: str | None, inputs: Path | None, parts: Sequence
             _make_inputs(place)
         shutil.rmtree(folder / ".inputs", ignore_errors=True)
         shutil.copytree(place.inputs, folder / ".inputs", symlinks=True)
-        chosen = parts or [*PARTS]
-        seconds = _answer(place, [part for part in PARTS if part in chosen], work / "answers")
-        if "machine" in chosen:
-            machine.write(work / "answers" / "machine", _environment(place))
-        for part in chosen:
+        commands = place.work / "commands.json"
+        _probe(place, "commands", commands)
+        for part in parts or PARTS:
+            answers = work / "answers" / part
+            if part == "machine":
+                machine.write(answers, _environment(place))
+                cpu_s = 0.0
+            else:
+                cpu_s = _answer(place, part, answers, json.loads(commands.read_text("utf-8")))
             shutil.rmtree(folder / part, ignore_errors=True)
-            count = _keep(work / "answers" / part, folder / part)
-            print(f"{part}: {count} files, {seconds[part]:.0f} s of CPU", flush=True)
+            print(f"{part}: {_keep(answers, folder / part)} files, {cpu_s:.0f} s of CPU", flush=True)
     finally:
         shutil.rmtree(work)
     return 0
@@ -107,18 +109,18 @@ def _environment(place: Place) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _probe(place: Place, *words: object, total: int = 0) -> Counter[str]:
-    """Run the probe in the tree, without a network; show how far it is. Returns the seconds of CPU of each part."""
+def _probe(place: Place, *words: object, total: int = 0) -> float:
+    """Run the probe in the tree, without a network; show how far it is. Returns the seconds of CPU of its jobs."""
     alone = [] if os.geteuid() else ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh"]
     argv = [*alone, sys.executable, str(PROBE), *map(str, words)]
-    seconds: Counter[str] = Counter()
+    seconds = 0.0
     with subprocess.Popen(argv, cwd=place.work, env=_environment(place), stdout=subprocess.PIPE, text=True) as probe:
         assert probe.stdout is not None
         for number, line in enumerate(probe.stdout, start=1):
-            part, cpu_s, name = line.split(maxsplit=2)
-            seconds[part] += float(cpu_s)  # type: ignore[assignment]
+            cpu_s, name = line.split(maxsplit=1)
+            seconds += float(cpu_s)
             if number % 50 == 0:
-                print(f"  {number} of {total}: {part} {name.strip()}", file=sys.stderr, flush=True)
+                print(f"  {number} of {total}: {name.strip()}", file=sys.stderr, flush=True)
     if probe.returncode:
         raise SystemExit(f"the probe failed: {' '.join(map(str, words))} (exit code {probe.returncode})")
     return seconds
@@ -141,23 +143,19 @@ def _make_inputs(place: Place) -> None:
         raise SystemExit(done.stdout[-2000:] + done.stderr[-2000:])
 
 
-def _answer(place: Place, parts: Sequence[str], answers: Path) -> Counter[str]:
-    """Let the tree answer the jobs of these parts; returns the seconds of CPU of each."""
-    file = place.work / "commands.json"
-    _probe(place, "commands", file)
-    commands = json.loads(file.read_text("utf-8"))
-    chains = []
-    for part in parts:
-        for chain in PARTS[part](place, commands) if part == "help" else PARTS[part](place):
-            chains.append([])
-            for job in chain:
-                out = answers / part / job.name
-                out.mkdir(parents=True)
-                argv = [word.replace("{out}", str(out)) for word in job.argv]
-                chains[-1].append({"part": part, "name": job.name, "argv": argv, "out": str(out)})
+def _answer(place: Place, part: str, answers: Path, commands: list[list[str]]) -> float:
+    """Let the tree answer the jobs of this part; returns their seconds of CPU."""
+    chains: list[list[dict[str, object]]] = []
+    for chain in PARTS[part](place, commands) if part == "help" else PARTS[part](place):
+        chains.append([])
+        for job in chain:
+            out = answers / job.name
+            out.mkdir(parents=True, exist_ok=True)
+            argv = [word.replace("{out}", str(out)) for word in job.argv]
+            chains[-1].append({"name": job.name, "argv": argv, "out": str(out)})
     file = place.work / "jobs.json"
     file.write_text(json.dumps(chains), "utf-8")
-    return _probe(place, "jobs", file, total=sum(map(len, chains)))
+    return _probe(place, "jobs", file, total=sum(len(chain) for chain in chains))
 
 
 def _keep(answers: Path, folder: Path) -> int:

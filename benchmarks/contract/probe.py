@@ -50,7 +50,7 @@ def module(names: tuple[str, ...]) -> Any:
 
 
 def jobs(file: Path) -> None:
-    """Run the chains of jobs, two at a time; print part, seconds of CPU and name of each job that ends."""
+    """Run the chains of jobs, two at a time; print seconds of CPU and name of each job that ends."""
     from vmtoll.__main__ import avoid_emulated_avx2  # noqa: PLC0415
 
     avoid_emulated_avx2()
@@ -78,13 +78,13 @@ def jobs(file: Path) -> None:
         if rest:
             chains.insert(0, rest)
         Path(job["out"], "exit").write_text(f"{os.waitstatus_to_exitcode(status)}\n", "utf-8")
-        print(job["part"], f"{used.ru_utime + used.ru_stime:.2f}", job["name"], flush=True)
+        print(f"{used.ru_utime + used.ru_stime:.2f}", job["name"], flush=True)
 
 
 def _child(job: dict[str, Any]) -> None:
     signal.alarm(MOST_S)
     out = Path(job["out"])
-    for descriptor, path in enumerate([os.devnull, out / "stdout", out / "stderr"]):
+    for descriptor, path in enumerate([Path(os.devnull), out / "stdout", out / "stderr"]):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644), descriptor)
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
     _read_inventories_here()
@@ -239,7 +239,7 @@ def _keep(folder: Path, text: str, kind: str) -> None:
 
 def _as_inventory(listed: dict[str, Any]) -> str:
     """An inventory whose list, as ansible-inventory prints it, is `listed`; see `_listed`."""
-    groups = {
+    groups: dict[str, Any] = {
         name: {"hosts": {host: listed["_meta"]["hostvars"][host] for host in group["hosts"]}}
         for name, group in listed.items() if name != "_meta"
     }  # fmt: skip
@@ -255,7 +255,7 @@ def _read_inventories_here() -> None:
             return real(argv, *more, **options)
         groups = json.loads(Path(argv[2]).read_text("utf-8"))
         variables = {host: values for group in groups.values() for host, values in group["hosts"].items()}
-        listed = {name: {"hosts": list(group["hosts"])} for name, group in groups.items()}
+        listed: dict[str, Any] = {name: {"hosts": list(group["hosts"])} for name, group in groups.items()}
         listed["_meta"] = {"hostvars": variables}
         return subprocess.CompletedProcess(argv, 0, json.dumps(listed), "")
 
