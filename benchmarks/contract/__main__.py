@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.contract import machine
 from benchmarks.contract.compare import compare
-from benchmarks.contract.parts import FUNCTIONS, PARTS, Place, as_json
+from benchmarks.contract.parts import PARTS, Place
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROBE = Path(__file__).with_name("probe.py")
@@ -35,7 +35,7 @@ def main() -> int:
     """Run the command that was typed; return the exit code."""
     parser = argparse.ArgumentParser(prog="scripts/contract", description="Write and compare golden outputs.")
     commands = parser.add_subparsers(dest="command", required=True)
-    names = [*PARTS, *FUNCTIONS, "machine"]
+    names = [*PARTS, "machine"]
     write_parser = commands.add_parser("write", help="write what a tree answers into FOLDER")
     write_parser.add_argument("folder", type=Path)
     write_parser.add_argument("--commit", help="let this commit answer, not the files of this checkout")
@@ -70,17 +70,17 @@ def write(folder: Path, commit: str | None, inputs: Path | None, parts: Sequence
             _make_inputs(place)
         shutil.rmtree(folder / ".inputs", ignore_errors=True)
         shutil.copytree(place.inputs, folder / ".inputs", symlinks=True)
-        (work / "commands.json").touch()
-        _probe(place, "commands", work / "commands.json")
-        place.commands.extend(json.loads((work / "commands.json").read_text()))
-        for part in parts or [*PARTS, *FUNCTIONS]:
-            begin = time.monotonic()
+        commands = place.work / "commands.json"
+        _probe(place, "commands", commands)
+        for part in parts or PARTS:
             answers = work / "answers" / part
-            answers.mkdir(parents=True)
-            _answer(place, part, answers)
+            if part == "machine":
+                machine.write(answers, _environment(place))
+                cpu_s = 0.0
+            else:
+                cpu_s = _answer(place, part, answers, json.loads(commands.read_text("utf-8")))
             shutil.rmtree(folder / part, ignore_errors=True)
-            count = _keep(answers, folder / part)
-            print(f"{part}: {count} files, {time.monotonic() - begin:.0f} s", flush=True)
+            print(f"{part}: {_keep(answers, folder / part)} files, {cpu_s:.0f} s of CPU", flush=True)
     finally:
         shutil.rmtree(work)
     return 0
@@ -103,23 +103,27 @@ def _environment(place: Place) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     return kept | {
         "PYTHONPATH": str(place.tree), "PYTHONHASHSEED": "0", "COLUMNS": "120", "TZ": "UTC", "LC_ALL": "C.UTF-8",
-        "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
+        "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
         "VMTOLL_STATE": str(place.work / "state"), "VMTOLL_CACHE": str(place.work / "cache"),
         "CONTRACT_INPUTS": str(place.inputs), "SOURCE_DATE_EPOCH": "1767225600",
     }  # fmt: skip
 
 
-def _probe(place: Place, *words: object, network: bool = False, total: int = 0) -> None:
-    """Run the probe in the tree, without a network unless it needs one; show how far it is on a terminal's line."""
-    alone = [] if network or os.geteuid() else ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh"]
+def _probe(place: Place, *words: object, total: int = 0) -> float:
+    """Run the probe in the tree, without a network; show how far it is. Returns the seconds of CPU of its jobs."""
+    alone = [] if os.geteuid() else ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh"]
     argv = [*alone, sys.executable, str(PROBE), *map(str, words)]
+    seconds = 0.0
     with subprocess.Popen(argv, cwd=place.work, env=_environment(place), stdout=subprocess.PIPE, text=True) as probe:
         assert probe.stdout is not None
         for number, line in enumerate(probe.stdout, start=1):
-            if total > 20 and (number % 20 == 0 or number == total):
-                print(f"  {number} of {total}: {line.strip()}", file=sys.stderr, flush=True)
+            cpu_s, name = line.split(maxsplit=1)
+            seconds += float(cpu_s)
+            if number % 50 == 0:
+                print(f"  {number} of {total}: {name.strip()}", file=sys.stderr, flush=True)
     if probe.returncode:
         raise SystemExit(f"the probe failed: {' '.join(map(str, words))} (exit code {probe.returncode})")
+    return seconds
 
 
 def _make_inputs(place: Place) -> None:
@@ -130,31 +134,28 @@ def _make_inputs(place: Place) -> None:
     environment = _environment(place) | {"PYTHONPATH": f"{place.tree}:{PROBE.parent}"}
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "probe", "-p", "no:cacheprovider", "-m", "not slow", "-n", "2",
             "--dist", "loadfile", *tests]  # fmt: skip
+    for git in (["init", "--quiet"], ["add", "--all", "--force", "--intent-to-add"]):  # tests ask git what is committed
+        subprocess.run(["git", "-C", str(place.tree), *git], check=True)
     done = subprocess.run(argv, cwd=place.tree, env=environment, check=False, capture_output=True, text=True)
-    print(f"inputs: {done.stdout.strip().splitlines()[-1:]} harvested", file=sys.stderr)
+    shutil.rmtree(place.tree / ".git")
+    print(f"harvested: {done.stdout.strip().splitlines()[-1]}", file=sys.stderr)
+    if done.returncode not in (0, 1):  # 1: a test failed, which an emulated or busy machine may cause
+        raise SystemExit(done.stdout[-2000:] + done.stderr[-2000:])
 
 
-def _answer(place: Place, part: str, answers: Path) -> None:
-    if part in PARTS:
-        for jobs in PARTS[part](place):
-            file = place.work / f"{part}.json"
-            file.write_text(as_json(jobs, answers), "utf-8")
-            _probe(place, "jobs", file, total=len(jobs))
-    elif part == "machine":
-        machine.write(place.tree, answers, _environment(place))
-    elif part == "diagnosis":
-        _probe(place, "diagnosis", place.inputs / "guests", answers)
-    elif part == "agent":
-        _probe(place, "agent", answers / "operations.txt")
-    elif part == "outcomes":
-        for run in (*place.committed, *place.simulated):
-            (answers / run.parent.name).mkdir()
-        _probe(place, "outcomes", answers, *place.committed, *place.simulated)
-    else:
-        (answers / "reference").mkdir()
-        argv = [sys.executable, "-m", "vmtoll.spec.reference", str(answers / "reference")]
-        subprocess.run(argv, cwd=place.work, env=_environment(place), check=True, stdout=subprocess.DEVNULL)
-        shutil.copytree(place.tree / "results" / "schema", answers / "schema")
+def _answer(place: Place, part: str, answers: Path, commands: list[list[str]]) -> float:
+    """Let the tree answer the jobs of this part; returns their seconds of CPU."""
+    chains: list[list[dict[str, object]]] = []
+    for chain in PARTS[part](place, commands) if part == "help" else PARTS[part](place):
+        chains.append([])
+        for job in chain:
+            out = answers / job.name
+            out.mkdir(parents=True, exist_ok=True)
+            argv = [word.replace("{out}", str(out)) for word in job.argv]
+            chains[-1].append({"name": job.name, "argv": argv, "out": str(out)})
+    file = place.work / "jobs.json"
+    file.write_text(json.dumps(chains), "utf-8")
+    return _probe(place, "jobs", file, total=sum(len(chain) for chain in chains))
 
 
 def _keep(answers: Path, folder: Path) -> int:

@@ -26,8 +26,9 @@ LISTED = {
 }
 
 
-def write(tree: Path, answers: Path, environment: Mapping[str, str]) -> None:
+def write(answers: Path, environment: Mapping[str, str]) -> None:
     """Write the state before a run, after a kill at each phase, and after status and unprovision."""
+    answers.mkdir(parents=True)
     if os.geteuid():
         raise SystemExit("part machine: the embedded lab needs root")
     own = {k: v for k, v in environment.items() if k not in ("VMTOLL_STATE", "VMTOLL_CACHE")}  # the lab's own image

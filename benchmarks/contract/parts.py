@@ -1,20 +1,24 @@
-"""What the contract asks: for each part, the command lines and the functions whose answers it keeps."""
+"""What the contract asks: for each part, the command lines and the functions of the probe whose answers it keeps."""
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 RATE = ("--rate", "500", "--p99-ms", "50")
-NOTEBOOKS = ("metal_vs_kvm", "tails", "capacity", "replication")
+NOTEBOOKS = {
+    "metal-vs-kvm-2009": "metal_vs_kvm", "tails": "tails", "rate-sweep-2006": "capacity", "php-2006": "replication",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Job:
-    """A command line. `{out}` in its words is a folder that is kept with the answer."""
+    """A command line, or `@` and a function of the probe. `{out}` in its words is a folder that is kept."""
 
     name: str
     argv: tuple[str, ...]
+
+
+Chain = list[Job]  # runs in this order, alone: one of its jobs needs what another wrote
 
 
 @dataclass(frozen=True)
@@ -24,167 +28,153 @@ class Place:
     tree: Path
     inputs: Path
     work: Path
-    commands: list[list[str]] = field(default_factory=list)  # of the program, by their words
-
-    @property
-    def committed(self) -> list[Path]:
-        """The runs in results/ of the inputs."""
-        return _runs(self.inputs / "results")
 
     @property
     def simulated(self) -> list[Path]:
-        """The simulated runs, and those of the unit tests."""
-        return [*_runs(self.inputs / "runs"), *_runs(self.inputs / "harvested")]
+        """The simulated runs that the probe makes."""
+        return runs(self.inputs / "runs")
 
 
-def _runs(folder: Path) -> list[Path]:
+def runs(folder: Path) -> list[Path]:
+    """The runs two levels below the folder."""
     return sorted(file.parent for file in folder.glob("*/*/run.json"))
 
 
-def _pair(name: str, *words: object) -> Iterator[Job]:
+def _job(name: str, *words: object) -> Chain:
+    return [Job(name, tuple(map(str, words)))]
+
+
+def _pair(name: str, *words: object) -> Iterator[Chain]:
     """The command as text and as JSON."""
-    argv = tuple(map(str, words))
-    yield Job(name, argv)
-    yield Job(f"{name}-json", (*argv, "--json"))
+    yield _job(name, *words)
+    yield _job(f"{name}-json", *words, "--json")
 
 
-def _of_runs(runs: Iterable[Path], *, published: bool) -> Iterator[Job]:
-    for run in runs:
-        name = f"{run.parent.name}"
+def help_texts(place: Place, commands: list[list[str]]) -> Iterator[Chain]:
+    """`--help` of every command, a misspelled option of each, the lists, a new folder."""
+    for words in commands:
+        yield _job("/".join(["vmtoll", *words]), *words, "--help")
+        yield _job("/".join(["misused", *words]), *words, "--no-such-option")
+    yield _job("version", "--version")
+    yield _job("init", "init", "{out}/folder", "--embedded")
+    yield from _pair("list", "list")
+
+
+def _of_runs(folders: list[Path]) -> Iterator[Chain]:
+    for run in folders:
+        name = run.parent.name
         yield from _pair(f"{name}/show", "show", run)
-        yield from _pair(f"{name}/show-all", "show", run, "--all")
+        yield _job(f"{name}/show-all", "show", run, "--all")
         yield from _pair(f"{name}/explain", "explain", run)
         yield from _pair(f"{name}/capacity", "capacity", run, *RATE)
         yield from _pair(f"{name}/density", "capacity", run, "--guests", "20")
-        yield Job(f"{name}/report", ("report", str(run), "--output", "{out}/run"))
-        if published:
-            publish = ("publish", str(run), "--output", "{out}/bundle", "--author", "Ada Example")
-            yield Job(f"{name}/publish", publish)
+        yield _job(f"{name}/report", "report", run, "--output", "{out}/run")
+        yield _job(f"{name}/publish", "publish", run, "--output", "{out}/bundle", "--author", "Ada Example")
 
 
-def help_texts(place: Place) -> list[list[Job]]:
-    """`--help` of every command, a misspelled option of each, and the lists."""
-    asked = [Job("/".join(["vmtoll", *words]), (*words, "--help")) for words in place.commands]
-    misused = [Job("/".join(["misused", *words]), (*words, "--no-such-option")) for words in place.commands]
-    return [[*asked, *misused, *_pair("list", "list"), Job("version", ("--version",))]]
-
-
-def committed(place: Place) -> list[list[Job]]:
+def committed(place: Place) -> Iterator[Chain]:
     """What commands say of the committed runs."""
-    return [list(_of_runs(place.committed, published=True))]
+    yield from _of_runs(runs(place.inputs / "results"))
 
 
-def simulated(place: Place) -> list[list[Job]]:
+def simulated(place: Place) -> Iterator[Chain]:
     """What they say of the simulated runs."""
-    return [list(_of_runs(_runs(place.inputs / "runs"), published=True))]
+    yield from _of_runs(place.simulated)
 
 
-def harvested(place: Place) -> list[list[Job]]:
-    """The reports and tables of the runs that unit tests make."""
-    jobs: list[Job] = []
-    for run in _runs(place.inputs / "harvested"):
-        jobs.append(Job(f"{run.parent.name}/show", ("show", str(run), "--all", "--json")))
-        jobs.append(Job(f"{run.parent.name}/report", ("report", str(run), "--output", "{out}/run")))
-    return [jobs]
+def harvested(place: Place) -> Iterator[Chain]:
+    """The reports and tables of the runs that unit tests make; report and --json show what `show --all` does."""
+    for run in runs(place.inputs / "harvested"):
+        yield _job(run.parent.name, "report", run, "--output", "{out}/run", "--json")
 
 
-def notebooks(place: Place) -> list[list[Job]]:
+def outcomes(place: Place) -> Iterator[Chain]:
+    """Exit code and JUnit report of `vmtoll ab` for each run."""
+    for folder in ("results", "runs", "harvested"):
+        for run in runs(place.inputs / folder):
+            yield _job(run.parent.name, "@outcomes", run, "{out}")
+
+
+def notebooks(place: Place) -> Iterator[Chain]:
     """Notebooks, run on committed runs that have what they show."""
-    names = {"metal-vs-kvm-2009": NOTEBOOKS[0], "tails": NOTEBOOKS[1], "rate-sweep-2006": NOTEBOOKS[2]}
-    names["php-2006"] = NOTEBOOKS[3]
-    chosen = {run.parent.name: run for run in place.committed}
-    return [
-        [
-            Job(f"{name}/{notebook}", ("notebook", notebook, str(chosen[name]), "--output", "{out}/run"))
-            for name, notebook in names.items()
-            if name in chosen
-        ]
-    ]
+    for run in runs(place.inputs / "results"):
+        if notebook := NOTEBOOKS.get(run.parent.name):
+            yield _job(notebook, "notebook", notebook, run, "--output", "{out}/run")
 
 
-def pages(place: Place) -> list[list[Job]]:
-    """Pages over many runs: the explorer, replication; comparisons of two runs; rewritten old runs."""
-    results, runs = place.inputs / "results", _runs(place.inputs / "runs")
-    first = runs[0] if runs else results
-    pairs = [job for run in runs for job in _pair(f"compare/{run.parent.name}", "compare", first, run)]
-    kept = [Job("site", ("site", "--output", "{out}/site", "--results", str(results)))]
-    return [[*kept, *pairs]]
+def pages(place: Place) -> Iterator[Chain]:
+    """Pages over many runs: explorer, replication; comparisons of two runs; a run of an older schema, rewritten."""
+    results, older = place.inputs / "results", place.inputs / "older"
+    yield from _pair("site", "site", "--output", "{out}/site", "--results", results)
+    yield from _pair("replication", "replication", *runs(results), "--output", "{out}/page.html")
+    for run in place.simulated:
+        yield from _pair(f"compare/{run.parent.name}", "compare", place.simulated[0], run)
+    show = _job("older/show", "show", *runs(older), "--all", "--json")
+    yield [*_job("older/before", *show[0].argv), *_job("older/migrate", "migrate", older / "schema-2"), *show]
+    yield from _pair("from-log", "workload", "from-log", place.inputs / "access.log", "--output", "{out}/workload")
 
 
-def campaign(place: Place) -> list[list[Job]]:
+def campaign(place: Place) -> Iterator[Chain]:
     """A dataset of four test beds, its tables and its page."""
-    data = str(place.work / "dataset")
-    beds = _runs(place.inputs / "beds")
-    partition = [
-        [
-            Job(f"partition/{run.parent.name}", (
-                "partition", str(run), "--output", data, "--campaign", "spring", "--testbed", run.parent.name,
-            ))
-        ]
-        for run in beds
-    ]  # fmt: skip
-    report = ("campaign", "report", data, "--output", "{out}/page")
-    return [*partition, [Job("report", report), Job("report-json", (*report, "--json"))]]
+    data = place.work / "dataset"
+    chain: Chain = []
+    for run in runs(place.inputs / "beds"):
+        bed = run.parent.name
+        chain += _job(f"partition/{bed}", "partition", run, "--output", data, "--campaign", "spring", "--testbed", bed)
+    for pair in _pair("report", "campaign", "report", data, "--output", "{out}/page"):
+        chain += pair
+    yield chain
 
 
-def watch(place: Place) -> list[list[Job]]:
+def watch(place: Place) -> Iterator[Chain]:
     """Histories: exit code, page, JUnit report and OpenMetrics."""
-    jobs = []
     for nights in ("nights-level", "nights-slower"):
+        chain: Chain = []  # each writes the page of its history
         for name, more in {"all": (), "cpu": ("--metric", "cpu"), "large": ("--at-least", "30")}.items():
-            argv = ("watch", "synthetic", "--judge", "--results", str(place.inputs / nights), *more)
+            argv = ("watch", "synthetic", "--judge", "--results", place.inputs / nights, *more)
             files = ("--junit", "{out}/junit.xml", "--openmetrics", "{out}/metrics.prom")
-            jobs += [Job(f"{nights}/{name}", (*argv, *files)), Job(f"{nights}/{name}-json", (*argv, "--json"))]
-    return [[job] for job in jobs]  # one by one: each writes the page of its history
+            chain += [*_job(f"{nights}/{name}", *argv, *files), *_job(f"{nights}/{name}-json", *argv, "--json")]
+        yield chain
 
 
-def dry_runs(place: Place) -> list[list[Job]]:
+def dry_runs(place: Place) -> Iterator[Chain]:
     """The schedule of each shipped experiment, at both sizes."""
-    jobs: list[Job] = []
     for file in sorted((place.tree / "workloads" / "experiments").glob("*.yml")):
         for scale in ("small", "full"):
-            jobs += _pair(f"{file.stem}/{scale}", "run", file.stem, "--dry-run", "--scale", scale)
-    jobs += _pair("ab", "ab", "metal", "kvm-default", "--dry-run")
-    return [jobs]
+            yield from _pair(f"{file.stem}/{scale}", "run", file.stem, "--dry-run", "--scale", scale)
+    yield from _pair("ab", "ab", "metal", "kvm-default", "--dry-run")
 
 
-def preflight(place: Place) -> list[list[Job]]:
-    """Inventories with faults: what preflight and a run say before they connect."""
-    jobs: list[Job] = []
+def preflight(place: Place) -> Iterator[Chain]:
+    """Inventories with faults: what a run and preflight say before they connect."""
     for file in sorted((place.inputs / "inventories").glob("*.yml")):
-        jobs += _pair(f"{file.stem}/run", "run", "smoke", "--dry-run", "--inventory", file)
-        if _ends_before_it_connects(file):
-            jobs += _pair(f"{file.stem}/preflight", "preflight", "--inventory", file)
-    return [jobs]
+        yield from _pair(f"{file.stem}/run", "run", "smoke", "--dry-run", "--inventory", file)
+        if '"local"' not in file.read_text("utf-8"):  # else it looks at this machine
+            yield from _pair(f"{file.stem}/preflight", "preflight", "--inventory", file)
 
 
-def _ends_before_it_connects(file: Path) -> bool:
-    """Whether none of the inventory's machines is this one; the commands run without a network."""
-    return '"local"' not in file.read_text("utf-8")
+def functions(name: str, *words: str) -> Callable[[Place], Iterator[Chain]]:
+    """A part that a function of the probe writes."""
+
+    def jobs(place: Place) -> Iterator[Chain]:
+        yield _job(name, f"@{name}", *(str(place.inputs / word) for word in words), "{out}")
+
+    return jobs
 
 
-PARTS = {
+PARTS: dict[str, Callable[..., Iterator[Chain]]] = {
     "help": help_texts,
-    "committed": committed,
-    "simulated": simulated,
-    "harvested": harvested,
-    "notebooks": notebooks,
-    "pages": pages,
-    "campaign": campaign,
-    "watch": watch,
+    "agent": functions("agent"),
+    "diagnosis": functions("diagnosis", "guests"),
+    "schemas": functions("schemas"),
     "dry-runs": dry_runs,
     "preflight": preflight,
+    "campaign": campaign,
+    "watch": watch,
+    "pages": pages,
+    "notebooks": notebooks,
+    "simulated": simulated,
+    "committed": committed,
+    "outcomes": outcomes,
+    "harvested": harvested,
 }
-FUNCTIONS = ("agent", "diagnosis", "outcomes", "schemas")  # parts that the probe or a module writes, not a command
-
-
-def as_json(jobs: Sequence[Job], folder: Path) -> str:
-    """The jobs as the probe reads them; makes the folders of their answers."""
-    documents = []
-    for job in jobs:
-        out = folder / job.name
-        out.mkdir(parents=True, exist_ok=True)
-        argv = [word.replace("{out}", str(out)) for word in job.argv]
-        files = {name: str(out / name) for name in ("stdout", "stderr", "exit", "families")}
-        documents.append({"name": job.name, "argv": argv} | files)
-    return json.dumps(documents)

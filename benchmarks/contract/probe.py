@@ -1,21 +1,26 @@
 """What runs in the tree that answers: `python probe.py TASK …`, with that tree first in PYTHONPATH.
 
-`jobs FILE`: each job is a command line of the program, run in a fork of a process that has loaded it. `inputs FOLDER`:
-write the simulated runs, and harvest from the unit tests every run, inventory and guest that they make. `agent FILE`,
-`diagnosis FOLDER OUTPUT`: see there. As a plugin of pytest it harvests (CONTRACT_INPUTS names the folder).
+`jobs FILE`: run each command line of the program, or function below, in a fork of a process that has loaded it.
+`inputs FOLDER`: write the simulated runs. `commands FILE`: list the program's commands. As a plugin of pytest it
+harvests the runs, inventories and guests that unit tests make (CONTRACT_INPUTS names the folder).
 """
 
+import gc
 import hashlib
 import importlib
 import inspect
 import itertools
 import json
 import os
+import pkgutil
 import random
+import runpy
 import secrets
 import shutil
+import signal
+import subprocess
 import sys
-import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +31,8 @@ LOADERS = ("vmtoll.analysis.run",)
 DIAGNOSES = ("vmtoll.guests.diagnosis", "vmtoll.hypervisors.diagnosis")
 ANALYSES = ("vmtoll.analysis.verdict",)
 OUTCOMES = ("vmtoll.commands.ab", "vmtoll.commands.outcome")
+ROOMS = ("commands", "analysis", "report", "publish", "campaign", "capacity")  # loaded once, before the forks
+MOST_S = 300  # of a job
 SEED = 20260101
 
 
@@ -42,51 +49,65 @@ def module(names: tuple[str, ...]) -> Any:
 # ---- commands
 
 
-def jobs(file: Path) -> int:
-    """Run each job, two at a time; prints a line for each that ends. A job: argv, stdout, stderr, exit, families."""
-    module(FAMILIES)
-    from vmtoll import cli  # noqa: PLC0415
+def jobs(file: Path) -> None:
+    """Run the chains of jobs, two at a time; print seconds of CPU and name of each job that ends."""
     from vmtoll.__main__ import avoid_emulated_avx2  # noqa: PLC0415
 
     avoid_emulated_avx2()
-    waiting = json.loads(file.read_text("utf-8"))
-    for job in waiting:
-        cli.load(job["argv"][0] if job["argv"] else "")
+    _fix_chance()
+    from vmtoll import cli  # noqa: PLC0415
+
+    for name in getattr(cli, "_PANEL_OF", ()):
+        cli.load(name)  # in the order in which the help loads them
+    for room in ROOMS:
+        package = importlib.import_module(f"vmtoll.{room}")
+        for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            importlib.import_module(found.name)
+    chains = json.loads(file.read_text("utf-8"))
+    gc.freeze()  # else each fork copies the pages of all objects
     running: dict[int, Any] = {}
-    while waiting or running:
-        while waiting and len(running) < 2:
-            job = waiting.pop(0)
+    while chains or running:
+        while chains and len(running) < 2:
+            chain = chains.pop(0)
             pid = os.fork()
             if not pid:
-                _child(job)
-            running[pid] = job
-        pid, status = os.wait()
-        job = running.pop(pid)
-        Path(job["exit"]).write_text(f"{os.waitstatus_to_exitcode(status)}\n", "utf-8")
-        print(job["name"], flush=True)
-    return 0
+                _child(chain[0])
+            running[pid] = chain
+        pid, status, used = os.wait4(-1, 0)
+        job, *rest = running.pop(pid)
+        if rest:
+            chains.insert(0, rest)
+        Path(job["out"], "exit").write_text(f"{os.waitstatus_to_exitcode(status)}\n", "utf-8")
+        print(f"{used.ru_utime + used.ru_stime:.2f}", job["name"], flush=True)
 
 
 def _child(job: dict[str, Any]) -> None:
-    for descriptor, path in enumerate([os.devnull, job["stdout"], job["stderr"]]):
+    signal.alarm(MOST_S)
+    out = Path(job["out"])
+    for descriptor, path in enumerate([Path(os.devnull), out / "stdout", out / "stderr"]):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644), descriptor)
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
-    _fix_chance()
+    _read_inventories_here()
     families = _record_families()
     sys.argv = ["vmtoll", *job["argv"]]
     code: Any = 1
     try:
-        from vmtoll import cli  # noqa: PLC0415
+        if job["argv"][0].startswith("@"):
+            FUNCTIONS[job["argv"][0]](*map(Path, job["argv"][1:]))
+        else:
+            from vmtoll import cli  # noqa: PLC0415
 
-        cli.main()
+            cli.main()
         code = 0
     except SystemExit as ended:
         code = ended.code
+    except BaseException:
+        traceback.print_exc()
     finally:
         if isinstance(code, str):
             sys.stderr.write(code + "\n")
         if families:
-            Path(job["families"]).write_text(json.dumps(families, indent=1) + "\n", "utf-8")
+            (out / "families").write_text(json.dumps(families, indent=1) + "\n", "utf-8")
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code if isinstance(code, int) else 0 if code is None else 1)
@@ -146,9 +167,9 @@ def _adjusted(values: Any, number: Callable[[Any], Any]) -> dict[str, Any]:
 # ---- inputs
 
 
-def inputs(folder: Path) -> int:
+def inputs(folder: Path) -> None:
     """Write the simulated runs that commands read, by the tree's tests/support."""
-    from tests.support import nights, older_schema, synthetic_run, testbed_runs, tuning_run  # noqa: PLC0415
+    from tests.support import logs, nights, older_schema, synthetic_run, testbed_runs, tuning_run  # noqa: PLC0415
     from tests.support.synthetic_run import Truth, closed_load, rate_load, share_load  # noqa: PLC0415
     from vmtoll.model.trial import Accelerator  # noqa: PLC0415
 
@@ -176,8 +197,9 @@ def inputs(folder: Path) -> int:
         shutil.copytree(path, folder / "beds" / bed / path.name)
     nights.make_nights(folder / "nights-level", 8)
     nights.make_nights(folder / "nights-slower", 12, slower_from=6)
+    shutil.copytree(made["older-schema"], folder / "older" / "schema-2" / made["older-schema"].name)
     shutil.rmtree(folder / ".made")
-    return 0
+    logs.write(folder / "access.log", logs.day(3000))
 
 
 _counter = itertools.count()
@@ -189,7 +211,7 @@ def pytest_configure() -> None:
     _wrap(module(LOADERS), "load_run", lambda path, *_, **__: _keep_run(folder, Path(path)))
     _wrap(
         importlib.import_module("tests.support.this_machine"), "data", None,
-        lambda made: _keep(folder / "inventories", json.dumps(made, indent=1, sort_keys=True, default=str), "yml"),
+        lambda listed: _keep(folder / "inventories", _as_inventory(listed), "yml"),
     )  # fmt: skip
     _wrap(module(DIAGNOSES), "diagnose", lambda *words, **_: _keep_guest(folder, words))
 
@@ -215,6 +237,31 @@ def _keep(folder: Path, text: str, kind: str) -> None:
     (folder / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.{kind}").write_text(text + "\n", "utf-8")
 
 
+def _as_inventory(listed: dict[str, Any]) -> str:
+    """An inventory whose list, as ansible-inventory prints it, is `listed`; see `_listed`."""
+    groups: dict[str, Any] = {
+        name: {"hosts": {host: listed["_meta"]["hostvars"][host] for host in group["hosts"]}}
+        for name, group in listed.items() if name != "_meta"
+    }  # fmt: skip
+    return json.dumps(groups, indent=1, default=str)
+
+
+def _read_inventories_here() -> None:
+    """Answer for ansible-inventory, which takes a second, where a command asks for a harvested inventory."""
+    real = subprocess.run
+
+    def run(argv: Any, *more: Any, **options: Any) -> Any:
+        if not (isinstance(argv, list) and str(argv[0]).endswith("ansible-inventory") and "/inventories/" in argv[2]):
+            return real(argv, *more, **options)
+        groups = json.loads(Path(argv[2]).read_text("utf-8"))
+        variables = {host: values for group in groups.values() for host, values in group["hosts"].items()}
+        listed: dict[str, Any] = {name: {"hosts": list(group["hosts"])} for name, group in groups.items()}
+        listed["_meta"] = {"hostvars": variables}
+        return subprocess.CompletedProcess(argv, 0, json.dumps(listed), "")
+
+    vars(subprocess)["run"] = run
+
+
 def _keep_guest(folder: Path, words: tuple[Any, ...]) -> None:
     if all(isinstance(word, str | dict | None) for word in words):
         _keep(folder / "guests", json.dumps(words, indent=1, sort_keys=True, default=sorted), "json")
@@ -234,29 +281,27 @@ def _keep_run(folder: Path, run: Path) -> None:
 # ---- functions that no command shows
 
 
-def agent(output: Path) -> int:
+def agent(output: Path) -> None:
     """Write each operation of the agent, its arguments, the keys of its declared answer, and those of some answers."""
     from vmtoll.agent.main import Agent  # noqa: PLC0415
 
     made, lines = Agent(), []
     for attribute in sorted(name for name in dir(made) if name.startswith("op_")):
         operation = getattr(made, attribute)
-        signature = inspect.signature(operation)
         words = [
             name if parameter.default is inspect.Parameter.empty else f"{name}={parameter.default!r}"
-            for name, parameter in signature.parameters.items()
+            for name, parameter in inspect.signature(operation).parameters.items()
         ]
-        hints = inspect.get_annotations(operation, eval_str=True) if callable(operation) else {}
-        keys = getattr(hints.get("return"), "__annotations__", None)
-        lines.append(f"{attribute[3:]}({', '.join(words)}) -> {sorted(keys) if keys else hints.get('return')}")
+        answer = inspect.get_annotations(operation, eval_str=True).get("return")
+        keys = getattr(answer, "__annotations__", None)
+        lines.append(f"{attribute[3:]}({', '.join(words)}) -> {sorted(keys) if keys else answer}")
     for name in ("hello", "boot", "ping", "changed", "disclosure", "facts"):
         answer = getattr(made, "op_" + name)()
         lines.append(f"answer of {name}: {sorted(answer) if isinstance(answer, dict) else type(answer).__name__}")
-    output.write_text("\n".join(lines) + "\n", "utf-8")
-    os._exit(0)
+    (output / "operations.txt").write_text("\n".join(lines) + "\n", "utf-8")
 
 
-def diagnosis(folder: Path, output: Path) -> int:
+def diagnosis(folder: Path, output: Path) -> None:
     """Write what the diagnosis says of each recorded guest."""
     diagnose = module(DIAGNOSES).diagnose
     for file in sorted(folder.glob("*.json")):
@@ -268,10 +313,33 @@ def diagnosis(folder: Path, output: Path) -> int:
         except Exception as error:  # an error is an answer
             steps = [{"error": f"{type(error).__name__}: {error}"}]
         (output / file.name).write_text(json.dumps(steps, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    return 0
 
 
-def commands(output: Path) -> int:
+def schemas(output: Path) -> None:
+    """Write the generated pages of the reference, and the schemas of the tables."""
+    tree = Path(sys.path[1])
+    shutil.copytree(tree / "results" / "schema", output / "schema")
+    (output / "reference").mkdir()
+    sys.argv[1:] = [str(output / "reference")]
+    runpy.run_module("vmtoll.spec.reference", run_name="__main__")
+
+
+def outcomes(run: Path, output: Path) -> None:
+    """Write the exit code and the JUnit report that `vmtoll ab` has for the run, by each set of figures."""
+    ab = module(OUTCOMES)
+    loaded = module(LOADERS).load_run(run)
+    analysis = module(ANALYSES).analyse(loaded)
+    for name, metrics in {"main": (), "cpu": ("cpu",), "tail": ("tail",)}.items():
+        try:
+            rows = list(ab.counted_verdicts(analysis, metrics))
+            code = int(ab.exit_of([verdict for _, verdict in rows]))
+            text = f"exit {code}\n{ab.junit_report(loaded, analysis, rows).decode()}\n"
+        except Exception as error:  # an error is an answer
+            text = f"{type(error).__name__}: {error}\n"
+        (output / f"{name}.txt").write_text(text, "utf-8")
+
+
+def commands(output: Path) -> None:
     """Write the words of each command and group of the program."""
     import typer  # noqa: PLC0415
     from typer.main import get_command  # noqa: PLC0415
@@ -286,35 +354,13 @@ def commands(output: Path) -> int:
         return found
 
     output.write_text(json.dumps(words(get_command(cli.app), [])), "utf-8")
-    return 0
 
 
-def outcomes(output: Path, *runs: Path) -> int:
-    """Write the exit code and the JUnit report that `vmtoll ab` has for each run, by each set of figures."""
-    ab, loads = module(OUTCOMES), module(LOADERS)
-    analyse = module(ANALYSES).analyse
-    for run in runs:
-        for name, metrics in {"main": (), "cpu": ("cpu",), "tail": ("tail",)}.items():
-            file = output / run.parent.name / name
-            try:
-                loaded = loads.load_run(run)
-                analysis = analyse(loaded)
-                rows = list(ab.counted_verdicts(analysis, metrics))
-                code = int(ab.exit_of([verdict for _, verdict in rows]))
-                text = f"exit {code}\n{ab.junit_report(loaded, analysis, rows).decode()}\n"
-            except Exception as error:  # an error is an answer
-                text = f"{type(error).__name__}: {error}\n"
-            file.with_suffix(".txt").write_text(text, "utf-8")
-    return 0
-
+FUNCTIONS: dict[str, Callable[..., None]] = {
+    "@agent": agent, "@diagnosis": diagnosis, "@schemas": schemas, "@outcomes": outcomes,
+}  # fmt: skip
 
 if __name__ == "__main__":
-    task, *words = sys.argv[1:]
-    begin = time.monotonic()
-    tasks: dict[str, Callable[..., int]] = {
-        "jobs": jobs, "inputs": inputs, "agent": agent, "diagnosis": diagnosis, "commands": commands,
-        "outcomes": outcomes,
-    }  # fmt: skip
-    code = tasks[task](*map(Path, words))
-    print(f"{task}: {time.monotonic() - begin:.0f} s", file=sys.stderr)
-    sys.exit(code)
+    {"jobs": jobs, "inputs": inputs, "commands": commands}[sys.argv[1]](Path(sys.argv[2]))
+    sys.stdout.flush()
+    os._exit(0)  # else libraries report what they leak
