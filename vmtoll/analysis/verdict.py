@@ -36,7 +36,7 @@ from vmtoll.model.note import (
     Note,
     OwnRates,
 )
-from vmtoll.model.trial import Arm, ClientPlace, Scenario, TrialRecord
+from vmtoll.model.trial import Arm, ClientPlace, MachineKind, Scenario, TrialRecord
 from vmtoll.model.verdict import (
     Comparison,
     ControlEffects,
@@ -83,7 +83,18 @@ def analyse(run: Run) -> RunAnalysis:
         emulated=run.emulated,
         kvm_hardware=run.kvm_hardware,
         unseen_hosts=tuple(run.manifest.unseen_hosts),
+        one_boot=run.manifest.one_boot,
+        restarted=_restarted(run),
     )
+
+
+def _restarted(run: Run) -> tuple[str, ...] | None:
+    """`guest`, `container`: what restarted between the boots of a run in the embedded lab, where metal is one, too."""
+    if run.manifest.lab != "embedded" or len({trial.boot for trial in run.trials}) <= 1:
+        return None
+    kinds = {run.manifest.experiment.kind_of(trial.arm.environment) for trial in run.trials}
+    names = {"guest" if kind is MachineKind.GUEST else "container" for kind in kinds}
+    return tuple(sorted(names, reverse=True))
 
 
 def write_analysis(run: Run, analysis: RunAnalysis) -> Path:

@@ -62,9 +62,13 @@ def replay(
         else:
             print_plan(planned, resumed=resume is not None)
         return
-    if interventions := list(interventions_of(published.manifest.experiment)):
+    interventions = list(interventions_of(published.manifest.experiment))
+    if inventory and (restarts := published.manifest.experiment.boots - 1):
+        interventions.append(f"restarts every machine under test and its KVM host, boots: {restarts + 1}")
+    if interventions:
         ask(
-            f"the bundle's experiment runs commands or changes settings on your machines: {'; '.join(interventions)}",
+            "the bundle's experiment runs commands, changes settings or restarts your machines: "
+            + "; ".join(interventions),
             yes=yes,
         )
     machines = inventory or embedded.require()
@@ -129,9 +133,11 @@ def _resolved_here(published: Manifest, registry: Registry, environments: set[st
     experiment = available.experiment
     for name in (experiment.name, site.name, *available.workloads, *experiment.environments):
         _check_name(name)
+    keys: dict[str, object] = {"boots": experiment.boots}  # set, so that no default of these machines replaces them
     if blocks is not None:
         purpose = "smoke" if blocks < SMALLEST_BLOCKS else experiment.purpose
-        experiment = experiment.model_copy(update={"blocks": blocks, "purpose": purpose, "until": None})
+        keys = {"blocks": blocks, "boots": min(experiment.boots, blocks), "purpose": purpose, "until": None}
+    experiment = experiment.model_copy(update=keys)
     _check_site(site, registry)
     file = registry.experiment_file(experiment.name)
     return resolve(file, experiment, available.workloads, site, registry)

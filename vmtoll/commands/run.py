@@ -29,9 +29,10 @@ from vmtoll.model.errors import UserError, WrongLinkError
 from vmtoll.model.experiment import Scale
 from vmtoll.model.until import Until
 from vmtoll.paths import RESULTS
-from vmtoll.runner.plan import EXPLAINED_TRIALS, explained
-from vmtoll.runner.run import Plan, on_machines, plan, remaining_plan
+from vmtoll.runner.plan import BOOT_S, EXPLAINED_TRIALS, explained
+from vmtoll.runner.run import Plan, in_embedded_lab, on_machines, plan, remaining_plan, with_recorded_restarts
 from vmtoll.runner.run import run as measure
+from vmtoll.runs.folder import runs_of
 from vmtoll.shell import say
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import load
@@ -91,6 +92,8 @@ def run(
     if dry_run:
         registry = Registry()
         preview = _preview(experiment, inventory, registry, limit=limit, scale=scale, resume=resume, until=until)
+        earlier = reversed(runs_of(results / experiment))
+        preview = with_recorded_restarts(preview, [*filter(None, [resume]), *earlier])
         if as_json:
             print_json(schedule(preview))
         else:
@@ -148,8 +151,7 @@ def _preview(
 ) -> Plan:
     """The plan of the same command without --dry-run; contacts no machine and writes no file."""
     planned = _planned(experiment, inventory, scale, registry, until, resume)
-    if inventory:
-        planned = on_machines(planned, inventory, limit)
+    planned = on_machines(planned, inventory, limit) if inventory else in_embedded_lab(planned)
     return remaining_plan(planned, resume) if resume else planned
 
 
@@ -162,7 +164,28 @@ def schedule(planned: Plan) -> dict[str, object]:
         for trial in planned.trials
     ]  # fmt: skip
     skipped = [skip.model_dump(exclude_none=True) for skip in planned.resolved.skipped]
-    return {"trials": trials, "skipped": skipped, "total_s": round(planned.total_s, 1)}
+    one_boot = planned.resolved.one_boot
+    boots = {
+        "count": planned.resolved.experiment.boots, "restarts": planned.restarts, "restart_s": planned.restart_s,
+        "why_one": one_boot.text if one_boot else None,
+    }  # fmt: skip
+    return {"trials": trials, "skipped": skipped, "boots": boots, "total_s": round(planned.total_s, 1)}
+
+
+def boots_text(planned: Plan) -> str:
+    """What the boots of a plan cost, or why it has one; empty for an experiment that has one in any case."""
+    if one_boot := planned.resolved.one_boot:
+        return f"one boot: {one_boot.text}"
+    if not planned.restarts:
+        return ""
+    experiment, inventory, restart_s = planned.resolved.experiment, planned.inventory, planned.restart_s
+    in_lab = inventory is None or inventory.client.vars.lab == "embedded"
+    restarted = "guest and container (the host is not rebooted)" if in_lab else "each machine under test and its host"
+    boots = f"{experiment.boots} boots up to the first look" if experiment.until else f"{experiment.boots} boots"
+    text = f"{boots}: {planned.restarts} restart{'s' * (planned.restarts != 1)} of {restarted}, "
+    if restart_s is None:
+        return f"{text}for which the time counts {BOOT_S:.0f} s each"
+    return f"{text}{planned.restarts * restart_s / 60:.1f} minutes at {restart_s:.0f} s each as in an earlier run"
 
 
 def print_plan(planned: Plan, *, resumed: bool) -> None:
@@ -178,6 +201,8 @@ def print_plan(planned: Plan, *, resumed: bool) -> None:
         print(f"then {EXPLAINED_TRIALS * len(pairs)} trials in which exits are traced")
     for skip in planned.resolved.skipped:
         print(f"skipped: {skip.name}: {skip.why}")
+    if text := boots_text(planned):
+        print(text)
     if planned.resolved.requests:
         print(cost_text(planned))
         return
@@ -196,7 +221,7 @@ def _preview_batch(plans: Mapping[str, Plan], inventory: Path | None, limit: str
     previews = dict[str, Plan | str]()
     for name, planned in plans.items():
         try:
-            previews[name] = on_machines(planned, inventory, limit) if inventory else planned
+            previews[name] = on_machines(planned, inventory, limit) if inventory else in_embedded_lab(planned)
         except WrongLinkError as error:
             previews[name] = str(error)
     return previews
@@ -209,7 +234,7 @@ def _schedules(previews: Mapping[str, Plan | str]) -> dict[str, object]:
         if isinstance(planned, str)
         else {
             "experiment": name, "trials": len(planned.trials), "total_s": round(planned.total_s, 1),
-            "link": planned.resolved.experiment.link,
+            "link": planned.resolved.experiment.link, "boots": planned.resolved.experiment.boots,
         }
         for name, planned in previews.items()
     ]  # fmt: skip
@@ -221,11 +246,16 @@ def _batch_text(previews: Mapping[str, Plan | str]) -> str:
         f"{name:24}  skipped: {planned}"
         if isinstance(planned, str)
         else f"{name:24}  {len(planned.trials):4d} trials  {planned.total_s / 60:5.1f} minutes  "
-        f"link {planned.resolved.experiment.link}"
+        f"link {planned.resolved.experiment.link:8}  {_boots(planned)}".rstrip()
         for name, planned in previews.items()
     ]
     count = sum(not isinstance(planned, str) for planned in previews.values())
     return "\n".join([*lines, f"{count} experiments, about {_total_s(previews) / 60:.0f} minutes"])
+
+
+def _boots(planned: Plan) -> str:
+    boots = planned.resolved.experiment.boots
+    return f"{boots} boots" if boots > 1 else boots_text(planned)
 
 
 def _total_s(previews: Mapping[str, Plan | str]) -> float:

@@ -213,7 +213,10 @@ class Experiment(Document):
         description="how often each scenario is measured on each side; with `until`, before the first check",
     )
     boots: int = Field(
-        default=1, gt=0, description="groups of blocks; before each but the first every machine under test boots"
+        default=1,
+        gt=0,
+        description="groups of blocks; before each but the first every machine under test boots; unset, at "
+        "`scale: full` and where vmtoll may restart every machine: 5 with ten blocks or more, 4 with eight or nine",
     )
     until: Until | None = Field(default=None, description="measure more blocks until each comparison is known")
     warmup_s: float = Field(gt=0, description="load before each measurement, wall clock")

@@ -317,9 +317,10 @@ class HostVars(GuestVariables):
     )
     reboot: list[list[str]] | None = _variable(
         None,
-        "SUT",
+        "SUT, KVM host",
         "commands for experiments with `boots`: the machine runs them to boot, of a guest its KVM host; unset:"
-        " `systemctl reboot`, of a guest `systemctl poweroff` and what `vmtoll_revive` says",
+        " `systemctl reboot`, of a guest `systemctl poweroff` and what `vmtoll_revive` says. On metal and KVM hosts it"
+        " also permits vmtoll to restart them by default ([statistics.md](statistics.md#several-boots-by-default))",
     )
     back_s: float = _variable(300.0, "all", "how long a run waits for a lost machine, as in a reboot", "s", ge=0)
     lab: Literal["embedded", "hosts"] = _variable("hosts", "all", "`embedded`: the lab that `vmtoll lab up` makes")

@@ -52,6 +52,20 @@ class Skipped(Document):
         return ", ".join(filter(None, (self.server or self.environment, self.workload)))
 
 
+class OneBoot(Document):
+    """Why a run at full scale has one boot, although its experiment does not set `boots`. `machine`: the subject of
+    `why`, None where that is a sentence.
+    """
+
+    machine: str | None = None
+    why: str
+
+    @property
+    def text(self) -> str:
+        """`metal is this machine`."""
+        return " ".join(filter(None, (self.machine, self.why)))
+
+
 class UsedFile(Document):
     """A file that says what is measured: a document, or a part of a server's, with its digest.
 
@@ -70,7 +84,7 @@ class Manifest(Document):
     `until`: `measured_s`, the time spent on blocks; `looks`; `stopped`, why the run stopped, None while it goes on;
     `trials_planned` counts up to the next look. `disclosure`: what is known about the machines; `documents`: the files
     that say what is measured; older runs lack both. `unseen_hosts`: guest environments whose KVM host the inventory
-    does not name.
+    does not name. `one_boot`: why the default of several boots did not apply, None where it did, or had no part.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -94,6 +108,7 @@ class Manifest(Document):
     link_mbit: float | None = None
     differences: Differences
     skipped: list[Skipped] = Field(default_factory=list)
+    one_boot: OneBoot | None = None
     trials_planned: int
     hidden_pct: float | None = None
     disclosure: Disclosure | None = None

@@ -15,6 +15,7 @@ from vmtoll.model.hardware import Hardware
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.note import Note
+from vmtoll.model.run import OneBoot
 from vmtoll.model.trial import Accelerator, Arm, Scenario
 
 # Significant digits of a number in analysis.json: enough to recompute each log ratio to 1e-11. Further digits differ
@@ -632,7 +633,8 @@ class RunAnalysis:
     largest of any comparison's throughput, or of its tail in a run without throughput, a fraction; `searches`:
     workloads that search for a rate, which are not compared; `operations`, `first_answers`: None without any;
     `emulated`: a guest ran under software emulation; `kvm_hardware`: what the hosts of the guests under KVM run on;
-    `unseen_hosts`: guests whose KVM host the inventory does not name.
+    `unseen_hosts`: guests whose KVM host the inventory does not name; `one_boot`: why the run has one boot, where that
+    is recorded; `restarted`: what the embedded lab restarted between several boots, whose host it did not reboot.
     """
 
     run_id: str
@@ -656,6 +658,8 @@ class RunAnalysis:
     emulated: bool
     kvm_hardware: tuple[Hardware, ...] = ()
     unseen_hosts: tuple[str, ...] = ()
+    one_boot: OneBoot | None = None
+    restarted: tuple[str, ...] | None = None
 
     def comparison(self, scenario: Scenario, arm: Arm) -> Comparison | None:
         """The comparison of one scenario on one arm; None where there is none."""

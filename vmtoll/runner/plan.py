@@ -3,10 +3,13 @@
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from itertools import pairwise
+from statistics import median
 from typing import NamedTuple, TypeVar
 
 from vmtoll.model.first_answer import Way
-from vmtoll.model.trial import Arm, Scenario, TrialSpec
+from vmtoll.model.trial import Arm, Scenario, TrialRecord, TrialSpec
 from vmtoll.model.workload import ClosedWorkload
 from vmtoll.spec.experiment import Resolved
 from vmtoll.spec.service import ServiceRequests
@@ -147,6 +150,20 @@ def expected_s(resolved: Resolved) -> float:
     capacities = {target for spec in planned for target in targets(spec, resolved)}
     others = TRIALS * len(capacities) + EXPLAINED_TRIALS * len(explained(resolved))
     return total_s + others * (experiment.warmup_s + experiment.duration_s + FIXED_COST_S)
+
+
+def restart_s(records: Sequence[TrialRecord]) -> float | None:
+    """What a restart of the machines under test took, in seconds: the median time between the last trial of a boot and
+    the first of the next one. None without any.
+    """
+    times_s = list[float]()
+    for before, after in pairwise(sorted(records, key=lambda record: record.started_at)):
+        if after.boot == before.boot + 1 and before.loaded_s is not None:
+            begins_s = (
+                datetime.fromisoformat(after.started_at) - datetime.fromisoformat(before.started_at)
+            ).total_seconds()
+            times_s.append(begins_s - before.loaded_s - before.fixed_cost_s)
+    return median(times_s) if times_s else None
 
 
 def change_boots(resolved: Resolved, trials: Iterable[TrialSpec]) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """Check that the machines of an inventory fit an experiment, and leave out what they cannot measure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +9,12 @@ from vmtoll.machines import facts
 from vmtoll.model.errors import ExperimentError, HostLostError, InventoryError, WrongLinkError
 from vmtoll.model.inventory import Host, Inventory
 from vmtoll.model.release import Release, release_of_name
-from vmtoll.model.run import Skipped
+from vmtoll.model.run import OneBoot, Skipped
 from vmtoll.model.workload import ClosedWorkload, MailWorkload, listed, sends_alone
 from vmtoll.spec.experiment import Resolved
+
+# The default number of boots is chosen so that each has this many blocks (docs/statistics.md, "How many boots").
+BOOT_BLOCKS, MOST_BOOTS, FEWEST_BOOTS = 2, 5, 4
 
 
 def check_inventory(resolved: Resolved, inventory: Inventory, inventory_path: Path) -> None:
@@ -35,6 +38,11 @@ def check_inventory(resolved: Resolved, inventory: Inventory, inventory_path: Pa
             )
     if resolved.experiment.boots > 1 or any(change.boots for change in resolved.experiment.changes.values()):
         _check_boots(inventory)
+    if resolved.has_default_boots and (one_boot := next(_unbootable(inventory), None)):
+        raise InventoryError(
+            f"{inventory_path}: {one_boot.text}, and the run began with {resolved.experiment.boots} boots; restore the "
+            "inventory as it was, or leave out --resume"
+        )
     _check_changes(resolved, inventory)
     _check_operations(resolved, inventory)
     _check_explained(resolved, inventory)
@@ -157,6 +165,91 @@ def _check_boots(inventory: Inventory) -> None:
                 f"{host.name}: what `vmtoll tune` sets (vmtoll_tuning) is gone after a boot; use boots: 1, or make the "
                 "settings part of the machine"
             )
+
+
+def with_default_boots(resolved: Resolved, inventory: Inventory | None) -> Resolved:
+    """The experiment with several boots, if its scale is full, it does not set `boots` and vmtoll may restart every
+    machine under test and its host; else the same with the reason for one boot. None: the embedded lab, not yet up.
+    """
+    experiment = resolved.experiment
+    if experiment.scale != "full" or "boots" in experiment.model_fields_set:
+        return resolved
+    boots = min(MOST_BOOTS, experiment.blocks // BOOT_BLOCKS)
+    one_boot = _one_boot_of_experiment(resolved, boots)
+    if one_boot is None and inventory is not None:
+        one_boot = next(_unbootable(inventory), None)
+    if one_boot:
+        return replace(resolved, one_boot=one_boot)
+    return replace(resolved, experiment=experiment.model_copy(update={"boots": boots}), has_default_boots=True)
+
+
+def _one_boot_of_experiment(resolved: Resolved, boots: int) -> OneBoot | None:
+    experiment = resolved.experiment
+    if resolved.requests:
+        return OneBoot(why="vmtoll does not restart the machines of a service")
+    if booting := [name for name, change in experiment.changes.items() if change.boots]:
+        return OneBoot(why=f"the change {booting[0]} boots its machine itself")
+    if boots < FEWEST_BOOTS:
+        return OneBoot(why=f"{experiment.blocks} blocks are too few for {FEWEST_BOOTS} boots")
+    if experiment.until and experiment.blocks % boots:
+        return OneBoot(why=f"{experiment.blocks} blocks up to the first look are no multiple of {boots}")
+    return None
+
+
+def _unbootable(inventory: Inventory) -> Iterator[OneBoot]:
+    """What keeps vmtoll from restarting the machines under test and their hosts. It restarts guests and containers by
+    itself, metal and hosts only where the inventory sets vmtoll_reboot. In the embedded lab it restarts no host.
+    """
+    hosts = [host for sut in inventory.under_test if (host := inventory.host(sut))]
+    for machine in (*inventory.under_test, *hosts):
+        if machine.vars.tuning:
+            yield OneBoot(machine=machine.name, why="is tuned and a boot would undo that")
+    for sut in inventory.under_test:
+        if sut.is_local:
+            yield OneBoot(machine=sut.name, why="is this machine")
+    if all(host.is_local for host in hosts) and all(host.vars.lab == "embedded" for host in inventory.hosts()):
+        return
+    for sut in inventory.under_test:
+        if sut.role != "metal" and inventory.host(sut) is None:
+            yield OneBoot(machine=sut.name, why="has no host in the inventory that vmtoll could restart")
+        elif sut.role == "kvm_guest" and not _is_restartable(sut):
+            yield OneBoot(machine=sut.name, why="is a guest that vmtoll cannot stop and start (vmtoll_revive)")
+    yield from _unbootable_hosts(inventory, hosts)
+
+
+def _unbootable_hosts(inventory: Inventory, hosts: Sequence[Host]) -> Iterator[OneBoot]:
+    """What keeps vmtoll from restarting metal and these hosts of guests and containers."""
+    metal = [sut for sut in inventory.under_test if sut.role == "metal"]
+    restarted = [*metal, *(host for sut in inventory.under_test if (host := inventory.kvm_host(sut)))]
+    for host in (*metal, *hosts):
+        if host.is_local:
+            yield OneBoot(machine=host.name, why="is this machine")
+        elif host.vars.reboot is None:
+            yield OneBoot(machine=host.name, why="may not be restarted (vmtoll_reboot)")
+        elif not any(_is_same(host, each) for each in restarted):
+            yield OneBoot(machine=host.name, why="carries containers alone and vmtoll restarts hosts of guests only")
+        elif any(_carries(host, client, inventory) for client in inventory.clients):
+            yield OneBoot(machine=host.name, why="is the client's machine too")
+
+
+def _carries(host: Host, client: Host, inventory: Inventory) -> bool:
+    """Return whether a client is this host, a container of it or its guest."""
+    carrier = inventory.host(client)
+    return _is_same(host, client) or host.name == client.vars.kvm_host or bool(carrier and _is_same(host, carrier))
+
+
+def _is_same(host: Host, other: Host) -> bool:
+    """Return whether two names of the inventory are one machine."""
+    return host.name == other.name or (not host.is_local and not other.is_local and host.ssh_host == other.ssh_host)
+
+
+def _is_restartable(guest: Host) -> bool:
+    """Return whether vmtoll can stop and start a guest, by the variables that name it on its host."""
+    variables = guest.vars
+    is_managed = variables.domain is not None or variables.vmid is not None
+    starts = is_managed or variables.revive is not None or (variables.qmp_socket and variables.unit)
+    stops = is_managed or variables.reboot is not None or variables.qmp_socket
+    return bool(starts and stops)
 
 
 def _way_out(inventory: Inventory, link: str) -> str:

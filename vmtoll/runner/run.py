@@ -1,11 +1,12 @@
 """A run from start to end: plan it, lock the machines, measure trial by trial, resume where it stopped."""
 
+import contextlib
 import errno
 import math
 import platform
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ from vmtoll.model.errors import (
     ExperimentError,
     HostLostError,
     InventoryError,
+    LoadError,
     ResultsError,
     RunInterruptedError,
     VmtollError,
@@ -50,16 +52,17 @@ from vmtoll.runner.calibration import ensure_capacities
 from vmtoll.runner.explain import explain, prepare
 from vmtoll.runner.first_answers import check_starts, measure_starts
 from vmtoll.runner.operations import check_operations
-from vmtoll.runner.plan import expected_s, schedule
+from vmtoll.runner.plan import BOOT_S, expected_s, restart_s, schedule
 from vmtoll.runner.requirements import (
     check_inventory,
+    with_default_boots,
     without_absent,
     without_kernel_tls,
     without_unshipped,
 )
 from vmtoll.runner.search import with_searched_load
 from vmtoll.runner.service import compare_arms
-from vmtoll.runs.folder import read_stopped
+from vmtoll.runs.folder import read_hosts, read_stopped
 from vmtoll.runs.rates import Rates
 from vmtoll.runs.store import Store
 from vmtoll.sites import NO_FILES, site_files
@@ -77,13 +80,17 @@ MAX_LOSSES = 2
 @dataclass(frozen=True)
 class Plan:
     """Plan of a run; with `until`, its trials up to the first look. `total_s`: expected wall clock; with `until`, at
-    least its time limit.
+    least its time limit. `restarts`: how often the machines under test boot for `boots`; `restart_s`: what one took in
+    an earlier run, None if that is not known and BOOT_S counts. `inventory`: None for the embedded lab.
     """
 
     resolved: Resolved
     order_seed: int
     trials: Sequence[TrialSpec]
     total_s: float
+    restarts: int = 0
+    restart_s: float | None = None
+    inventory: Inventory | None = None
 
 
 def plan(
@@ -97,15 +104,17 @@ def plan(
     """
     manifest = read_stopped(resume)[0] if resume else None
     if manifest:
-        resolved = with_recorded_control(resolved, manifest)
+        resolved = _as_recorded(resolved, manifest)
         until, order_seed = until or manifest.experiment.until, manifest.order_seed
     return _make_plan(_with_until(resolved, until) if until else resolved, order_seed)
 
 
 def _with_until(resolved: Resolved, until: Until) -> Resolved:
     """The experiment with this `until`, and at least the blocks that a first look needs. Raises ExperimentError."""
-    keys = resolved.experiment.model_dump()
-    blocks = keys["boots"] * math.ceil(max(keys["blocks"], SMALLEST_BLOCKS) / keys["boots"])
+    keys, boots = resolved.experiment.model_dump(), resolved.experiment.boots
+    if "boots" not in resolved.experiment.model_fields_set:
+        del keys["boots"]
+    blocks = boots * math.ceil(max(keys["blocks"], SMALLEST_BLOCKS) / boots)
     try:
         experiment = Experiment.model_validate(keys | {"until": until, "blocks": blocks})
     except ValidationError as error:
@@ -121,7 +130,13 @@ def on_machines(planned: Plan, inventory_path: Path, limit: str | None = None) -
     inventory = _load_inventory(planned.resolved, inventory_path, limit)
     resolved = without_absent(planned.resolved, inventory)
     check_inventory(resolved, inventory, inventory_path)
-    return _make_plan(resolved, planned.order_seed)
+    made = _make_plan(with_default_boots(resolved, inventory), planned.order_seed)
+    return replace(made, inventory=inventory)
+
+
+def in_embedded_lab(planned: Plan) -> Plan:
+    """The plan for the machines of the embedded lab, which need not be up."""
+    return _make_plan(with_default_boots(planned.resolved, None), planned.order_seed)
 
 
 def remaining_plan(planned: Plan, run_dir: Path) -> Plan:
@@ -134,13 +149,35 @@ def remaining_plan(planned: Plan, run_dir: Path) -> Plan:
         return planned
     _check_same(run_dir, manifest, planned.resolved)
     full_plan = _make_plan(replace(planned.resolved, skipped=manifest.skipped), manifest.order_seed)
+    full_plan = replace(full_plan, inventory=planned.inventory)
     records_by_block: dict[int, list[TrialRecord]] = {}
     for record in records:
         records_by_block.setdefault(record.block, []).append(record)
     trials = [trial for trial in full_plan.trials if next_attempt([trial], records_by_block.get(trial.block, []))]
+    restarts = sum(is_reboot_due(boot, records) for boot in {trial.boot for trial in trials})
     if until := manifest.experiment.until:
-        return replace(full_plan, trials=trials, total_s=max(0.0, until.at_most_s - (manifest.measured_s or 0.0)))
-    return replace(full_plan, trials=trials, total_s=full_plan.total_s * len(trials) / len(full_plan.trials))
+        total_s = max(0.0, until.at_most_s - (manifest.measured_s or 0.0))
+    else:
+        measuring_s = full_plan.total_s - full_plan.restarts * BOOT_S
+        total_s = measuring_s * len(trials) / len(full_plan.trials) + restarts * BOOT_S
+    return replace(full_plan, trials=trials, total_s=total_s, restarts=restarts)
+
+
+def with_recorded_restarts(planned: Plan, runs: Iterable[Path]) -> Plan:
+    """The plan with the time that a restart took in the first of these runs that had one on the same machines."""
+    for run_dir in runs if planned.restarts else ():
+        with contextlib.suppress(LoadError):
+            manifest, records = read_stopped(run_dir)
+            if manifest and _is_on_machines(manifest, run_dir, planned.inventory) and (took_s := restart_s(records)):
+                more_s = 0.0 if manifest.experiment.until else planned.restarts * (took_s - BOOT_S)
+                return replace(planned, restart_s=took_s, total_s=planned.total_s + more_s)
+    return planned
+
+
+def _is_on_machines(manifest: Manifest, run_dir: Path, inventory: Inventory | None) -> bool:
+    if inventory is None:
+        return manifest.lab == "embedded"
+    return sorted(read_hosts(run_dir)) == sorted({host.name for host in inventory.hosts()})
 
 
 def _load_inventory(resolved: Resolved, path: Path, limit: str | None) -> Inventory:
@@ -165,7 +202,7 @@ def _make_plan(resolved: Resolved, order_seed: int | None) -> Plan:
     total_s = expected_s(resolved)
     if experiment.until:
         total_s = max(total_s, experiment.until.at_most_s)
-    return Plan(resolved, order_seed, schedule(resolved, order_seed), total_s)
+    return Plan(resolved, order_seed, schedule(resolved, order_seed), total_s, restarts=experiment.boots - 1)
 
 
 def run(
@@ -194,6 +231,7 @@ def run(
     for leave_out in (without_absent, without_unshipped, without_kernel_tls):
         resolved = leave_out(resolved, inventory)
     check_inventory(resolved, inventory, inventory_path)
+    resolved = with_default_boots(resolved, inventory)
     planned = _make_plan(resolved, planned.order_seed)
     if resume is None:
         run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
@@ -256,6 +294,15 @@ def with_recorded_control(resolved: Resolved, manifest: Manifest) -> Resolved:
     return replace(resolved, experiment=resolved.experiment.model_copy(update={"noise_floor": None}))
 
 
+def _as_recorded(resolved: Resolved, manifest: Manifest) -> Resolved:
+    """The experiment as a run of it began: with the run's boots unless it sets them itself, and the run's control."""
+    if "boots" not in resolved.experiment.model_fields_set:
+        experiment = resolved.experiment.model_copy(update={"boots": manifest.experiment.boots})
+        has_default = manifest.experiment.boots > 1
+        resolved = replace(resolved, experiment=experiment, one_boot=manifest.one_boot, has_default_boots=has_default)
+    return with_recorded_control(resolved, manifest)
+
+
 def _check_resumed(store: Store, resolved: Resolved, inventory: Inventory) -> None:
     """Raise VmtollError if the store holds a run of another experiment or inventory; without run.json do nothing."""
     manifest = store.manifest()
@@ -290,7 +337,7 @@ def _changed_error(run_dir: Path, resolved: Resolved) -> ExperimentError:
 
 def same_experiment(manifest: Manifest, resolved: Resolved) -> bool:
     """Return whether the experiment, its workloads and its site are the same as when the run began."""
-    resolved = with_recorded_control(resolved, manifest)
+    resolved = _as_recorded(resolved, manifest)
     return (manifest.experiment, manifest.workloads, manifest.site) == (
         resolved.experiment,
         dict(resolved.workloads),
@@ -386,6 +433,7 @@ def _new_manifest(session: Session, planned: Plan, disclosure: Disclosure) -> Ma
         link_mbit=inventory.link_mbit,
         differences=differences.of_run(session),
         skipped=list(resolved.skipped),
+        one_boot=resolved.one_boot,
         trials_planned=len(planned.trials),
         hidden_pct=round(gates.hidden_pct(resolved.experiment.duration_s), 2),
         disclosure=disclosure,

@@ -11,7 +11,7 @@ from vmtoll.model.density import Density
 from vmtoll.model.errors import ExperimentError, SiteError
 from vmtoll.model.experiment import Experiment, NoiseFloor, Scale
 from vmtoll.model.facts import Kin
-from vmtoll.model.run import Skipped, UsedFile
+from vmtoll.model.run import OneBoot, Skipped, UsedFile
 from vmtoll.model.service import Service
 from vmtoll.model.site import Site
 from vmtoll.model.trial import NO_GUESTS
@@ -66,7 +66,9 @@ class Resolved:
     environments that are not measured, and why; `sources`: server → version and digest of the archive that it is built
     from; `needs`: environment of a tuning step → what its profile needs of a host; `documents`: the files that say all
     of it, for the record. `requests`: what is asked of a service; such an experiment has neither site nor definitions.
-    `kin`: environments that may differ from each other in less than the experiment declares of all.
+    `kin`: environments that may differ from each other in less than the experiment declares of all. `one_boot`: why
+    it keeps one boot where the default is several; `has_default_boots`: that default applies, so that `boots` of the
+    experiment is no permission to restart machines.
     """
 
     file: Path
@@ -80,6 +82,8 @@ class Resolved:
     documents: Sequence[UsedFile] = ()
     requests: services.ServiceRequests | None = None
     kin: Sequence[Kin] = ()
+    one_boot: OneBoot | None = None
+    has_default_boots: bool = False
 
     def measures(self, server: str, workload: str) -> bool:
         """Return whether this workload is sent to this server."""

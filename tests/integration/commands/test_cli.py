@@ -123,7 +123,10 @@ def test_dry_run_of_all_names_each_experiment_at_its_scale() -> None:
     assert int(small[-1].split()[-2]) <= 90 < int(full[-1].split()[-2])
     schedule = json.loads(vmtoll("run", "all", "--dry-run", "--scale", "small", "--json").stdout)
     assert [each["experiment"] for each in schedule["experiments"]] == [line.split()[0] for line in small[:-1]]
-    assert {"experiment", "trials", "total_s", "link"} == set(schedule["experiments"][0])
+    assert {"experiment", "trials", "total_s", "link", "boots"} == set(schedule["experiments"][0])
+    assert {each["boots"] for each in schedule["experiments"]} == {1}
+    assert all(line.endswith("  4 boots") for line in full[:-1]), "of two blocks each; small scale has one"
+    assert not any("boot" in line for line in small)
     assert f"about {schedule['total_s'] / 60:.0f} minutes" in small[-1]
 
 

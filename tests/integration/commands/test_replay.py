@@ -110,6 +110,17 @@ def test_a_bundles_commands_are_not_run_unasked(
     assert list(interventions_of(published.experiment)) == []
 
 
+def test_a_bundles_boots_restart_no_machine_unasked(
+    published: Manifest, inventory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record permits nothing on machines of others."""
+    more = changed(published, boots=2)
+    monkeypatch.setattr("vmtoll.publish.bundle.open_bundle", lambda _: SimpleNamespace(manifest=more))
+    with pytest.raises(UserError, match="restarts every machine under test and its KVM host, boots: 2"):
+        replay(tmp_path, inventory=inventory, results=tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
 def test_what_cannot_be_run_is_one_sentence(
     published: Manifest, project: Registry, inventory: Path, tmp_path: Path
 ) -> None:

@@ -80,6 +80,7 @@ def inject(run_dir: Path) -> Path:
     (run_dir / "hosts.json").write_text(json.dumps(named))
     run = json.loads((run_dir / "run.json").read_text())
     run["experiment"]["question"] = "is db-altair, mallory's machine at 203.0.113.77, faster than prod-shop-3?"
+    run["one_boot"] = {"machine": HOSTS["host"], "why": "may not be restarted (vmtoll_reboot)"}
     run["differences"]["undeclared"] = [
         {
             "fact": "cmdline",
@@ -127,6 +128,11 @@ def _readable(bundle: Path) -> dict[str, bytes]:
         assert rows
         found[f"{name}.parquet: rows"] = repr(rows).encode()
     return found
+
+
+def test_the_reason_for_one_boot_names_the_machines_role(bundle: Path) -> None:
+    one_boot = json.loads((bundle / "run.json").read_text())["one_boot"]
+    assert one_boot == {"machine": "kvm-host-1", "why": "may not be restarted (vmtoll_reboot)"}
 
 
 @pytest.mark.parametrize("what", SECRETS)

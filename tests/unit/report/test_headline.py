@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code, Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.metric import CPU, HOST_CPU, TAIL, THROUGHPUT, Metric
+from vmtoll.model.run import OneBoot
 from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.model.verdict import (
     Estimate,
@@ -241,3 +243,23 @@ def test_the_lost_trials_of_a_baseline_count_once_beside_several_arms(tmp_path: 
     assert [part for part in words.headline(analysis).basis if " lost " in part] == [
         "metal lost 1 of 8 trials", "container lost 1 of 8 trials",
     ]  # fmt: skip
+
+
+def test_the_basis_says_why_there_is_one_boot_and_what_a_boot_restarted(tmp_path: Path) -> None:
+    """The embedded lab restarts its containers, of which metal is one, and its guests."""
+
+    def boots_text(name: str, truth: Truth, one_boot: OneBoot | None = None) -> str:
+        run = load_run(make_run(tmp_path / name, truth))
+        manifest = run.manifest.model_copy(update={"one_boot": one_boot})
+        (text,) = [part for part in words.headline(analyse(replace(run, manifest=manifest))).basis if "boot" in part]
+        return text
+
+    assert boots_text("older", Truth()) == "one boot"
+    assert (
+        boots_text("kept", Truth(), OneBoot(machine="metal", why="is this machine"))
+        == "one boot (metal is this machine)"
+    )
+    in_pairs = Truth(blocks=8, change=lambda row: [row | {"boot": (row["block"] + 1) // 2}])
+    assert boots_text("lab", in_pairs) == "4 boots (restarts of guest and container; the host was not rebooted)"
+    guests = replace(in_pairs, metal=False, guests=("kvm-default", "kvm-tuned"), aa=False)
+    assert boots_text("guests", guests) == "4 boots (restarts of guest; the host was not rebooted)"

@@ -201,7 +201,7 @@ def _basis(analysis: RunAnalysis) -> list[str]:
     parts = [
         plural(analysis.blocks, "block"),
         "one host",
-        f"{analysis.boots} boots" if analysis.boots > 1 else "one boot",
+        _boots_text(analysis),
         *(["A/A difference unknown"] if analysis.noise_floor is None else []),
     ]
     if suspect := analysis.counts.get(Validity.SUSPECT, 0):
@@ -210,6 +210,13 @@ def _basis(analysis: RunAnalysis) -> list[str]:
     if count := analysis.undeclared_differences:
         parts.append(plural(count, "undeclared difference"))
     return parts
+
+
+def _boots_text(analysis: RunAnalysis) -> str:
+    if analysis.boots > 1:
+        restarted = " and ".join(analysis.restarted or ())
+        return f"{analysis.boots} boots" + f" (restarts of {restarted}; the host was not rebooted)" * bool(restarted)
+    return "one boot" + (f" ({analysis.one_boot.text})" if analysis.one_boot else "")
 
 
 def _lost_texts(analysis: RunAnalysis) -> Iterator[str]:
