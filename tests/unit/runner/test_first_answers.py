@@ -73,7 +73,7 @@ def test_the_shipped_experiment_has_a_small_scale() -> None:
         ({"first_answer": {"of": ["reboot"]}}, "first_answer.of"),
         (
             {"first_answer": {"of": ["boot"], "at_once": [0]}},
-            "first_answer.at_once: [0]: give numbers of guests from 1",
+            "first_answer.at_once: give numbers of guests from 1",
         ),
         ({"environments": ["metal"]}, "first_answer: metal is not started, and no environment is a guest"),
         (

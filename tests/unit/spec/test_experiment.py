@@ -55,7 +55,7 @@ def test_a_comparison_has_a_control_unless_it_says_otherwise(
             r"servers\[0\]: unknown server 'lightzt' \(did you mean 'lighttz'\?\); allowed: apache-p",
         ),
         ({"servers": ["lighttz", "lighttz"]}, r"servers\[1\]: 'lighttz' is named twice"),
-        ({"servers": []}, r"servers: \[\]: must have at least 1 item, and has 0"),
+        ({"servers": []}, r"servers: must have at least 1 item, and has 0"),
         (
             {"environments": ["metal", "metal-tow"]},
             r"environments\[1\]: unknown environment .* allowed: metal, container, container-host-network, metal-two",
@@ -301,7 +301,7 @@ def test_each_kind_of_workload_offers_its_loads(
         ({**RATE, "deadline_ms": None}, r"deadline_ms: is missing"),
         ({**RATE, "users": 3}, r"users: unknown key 'users'"),
         ({"deadline_ms": 3.0}, r"deadline_ms: unknown key 'deadline_ms'"),
-        ({**SWEEP, "shares": [0.5]}, r"shares: \[0.5\]: must have at least 2 items"),
+        ({**SWEEP, "shares": [0.5]}, "shares: must have at least 2 items, and has 1"),
         ({**SWEEP, "shares": [0.5, 0.3]}, r"shares: must be above 0 and rise from step to step"),
         (
             {"tool": "vegeta", "crosscheck": None},
