@@ -132,7 +132,7 @@ FINDINGS: dict[Code, FindingKind] = {
         "the server is frozen for longer than it works"),
     Code.LINK_BOUND: _suspect(
         Influence.BOUNDS,
-        "the link was full: equal figures are no evidence of low overhead",
+        "the link was full: equal values are not evidence of low overhead",
         "the client's link is shaped to 50 Mbit/s, below the load"),
     Code.RETRANSMITS: _suspect(
         Influence.DISTORTS,
@@ -165,11 +165,11 @@ FINDINGS: dict[Code, FindingKind] = {
     Code.CLOCK_SOURCE: _suspect(
         Influence.DISTORTS,
         "a machine's clock source changed since the run began: its times are not comparable",
-        "the guest is switched to another clock source in mid-run"),
+        "the guest is switched to another clock source during the run"),
     Code.CLOCK_STEPPED: _suspect(
         Influence.DISTORTS,
         "a machine's clock was set during the measurement",
-        "the guest's clock is set forward by five seconds in mid-load"),
+        "the guest's clock is set forward by five seconds during the load"),
     Code.WARMUP_DRIFT: _suspect(
         Influence.DISTORTS,
         "the first third of the measurement was slower than the rest: the server was not warm yet",
@@ -187,7 +187,7 @@ FINDINGS: dict[Code, FindingKind] = {
         "a kernel parameter differs between the sides, and the experiment does not declare it",
         "the guest gets another net.core.somaxconn"),
     Code.FAILED_REQUESTS: _invalid(
-        "more than one request in a thousand failed; with fewer the trial is suspect and its figures count",
+        "more than one request in a thousand failed; with fewer the trial is suspect, and it counts",
         "a server that answers 500 in one millisecond of a hundred"),
     Code.WRONG_BODY: _invalid(
         "a response was not the requested file",
@@ -204,12 +204,12 @@ FINDINGS: dict[Code, FindingKind] = {
     Code.TIMED_OUT: _invalid(
         "the load took longer than the time limit of its tool, which is far beyond the expected time",
         "the server stalls until the tool's time limit has passed", injected=False),
-    Code.TOOL_FAILED: _invalid("the load tool failed", "the load tool is killed in mid-load"),
+    Code.TOOL_FAILED: _invalid("the load tool failed", "the load tool is killed during the load"),
     Code.SERVER_FAILED: _invalid(
         "the server did not start or did not stay up",
         "the server's configuration breaks after the machines were compared"),
     Code.HOST_LOST: _invalid(
-        "the machine under test was lost during the trial", "the guest is destroyed in mid-load"),
+        "the machine under test was lost during the trial", "the guest is destroyed during the load"),
 }  # fmt: skip
 
 # These findings make a closed-loop measurement client-limited or link-limited. Too few users in flight are the client's

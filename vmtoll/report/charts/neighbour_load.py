@@ -9,7 +9,7 @@ from vmtoll.model.trial import MachineKind
 from vmtoll.model.verdict import Estimate, RunAnalysis
 from vmtoll.report.panels import curve_with_bars, stack
 from vmtoll.report.plot import Chart, arm_style, latency_axis, legend, plain_axis
-from vmtoll.report.words import load_text
+from vmtoll.report.words import load_text, ratio
 
 ORDER = 36
 LABELS = {
@@ -77,6 +77,7 @@ def _words(run: Run, curve: Curve) -> list[str]:
 
 
 def _times(effect: Estimate) -> str:
-    """`×0.52 (0.48 to 0.57)`."""
-    interval = ", one block" if effect.low is None else f" ({effect.low:.2g} to {effect.high:.2g})"
-    return f"×{effect.ratio:.2g}{interval}"
+    """`0.520× (0.480 to 0.570)`."""
+    if effect.low is None or effect.high is None:
+        return f"{ratio(effect.ratio)}×, one block"
+    return f"{ratio(effect.ratio)}× ({ratio(effect.low)} to {ratio(effect.high)})"

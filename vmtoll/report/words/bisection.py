@@ -16,16 +16,16 @@ from vmtoll.model.bisection import (
 )
 from vmtoll.model.metric import Metric
 from vmtoll.model.verdict import Kind
-from vmtoll.report.words.terms import percent, plural
+from vmtoll.report.words.terms import percent, plural, ratio
 from vmtoll.statistics.thresholds import ALPHA
 
 # Names a candidate, as the user knows it.
 Named = Callable[[str], str]
 
 _ANSWERS = {
-    SittingAnswer.GOOD: "good: better than the bad anchor",
-    SittingAnswer.BAD: "bad: worse than the good anchor",
-    SittingAnswer.BETWEEN: "between the anchors: worse than the good one, better than the bad one",
+    SittingAnswer.GOOD: "good: better than the known bad",
+    SittingAnswer.BAD: "bad: worse than the known good",
+    SittingAnswer.BETWEEN: "between: worse than the known good, better than the known bad",
     SittingAnswer.UNDECIDED: "undecided",
     SittingAnswer.SKIPPED: "skipped",
 }
@@ -36,11 +36,11 @@ _OF = {
 
 
 def size_text(contrast: Contrast, metric: Metric) -> str:
-    """`1.83× the CPU per request (1.79 to 1.87)`; `no figure` without one."""
+    """`1.83× the CPU per request (1.79 to 1.87)`; `no value` without one."""
     if contrast.ratio is None:
-        return "no figure"
-    limits = f" ({contrast.low:.3g} to {contrast.high:.3g})" if contrast.low and contrast.high else ""
-    return f"{contrast.ratio:.3g}× {_OF[metric.name]}{limits}"
+        return "no value"
+    limits = f" ({ratio(contrast.low)} to {ratio(contrast.high)})" if contrast.low and contrast.high else ""
+    return f"{ratio(contrast.ratio)}× {_OF[metric.name]}{limits}"
 
 
 def error_text(spent: float) -> str:
@@ -57,7 +57,8 @@ def finding_text(finding: SittingResult, metric: Metric, named: Named) -> str:
     size = f"; {size_text(decisive, metric)} {_against(decisive)}" if decisive else ""
     blocks = f" after {plural(decisive.blocks, 'block')}" if decisive else ""
     if sitting.task is Task.ANCHORS:
-        verdict = "the anchors differ" if finding.answer is SittingAnswer.BAD else "the anchors are not shown to differ"
+        shown = "differ" if finding.answer is SittingAnswer.BAD else "are not shown to differ"
+        verdict = f"known good and known bad {shown}"
     elif sitting.task is Task.CONFIRMATION:
         is_worse = "is worse" if finding.answer is SittingAnswer.BAD else "is not shown to be worse"
         verdict = f"{name} {is_worse} than {named(sitting.arms[BEFORE])}, which comes before it"
@@ -74,7 +75,7 @@ def _decisive(finding: SittingResult) -> Contrast | None:
 
 
 def _against(contrast: Contrast) -> str:
-    return "of the one before it" if contrast.baseline == BEFORE else f"of the {contrast.baseline} anchor"
+    return "of the one before it" if contrast.baseline == BEFORE else f"of the known {contrast.baseline}"
 
 
 def refusal_text(finding: SittingResult, metric: Metric, named: Named) -> str:
@@ -87,9 +88,9 @@ def refusal_text(finding: SittingResult, metric: Metric, named: Named) -> str:
             f"{plural(contrast.blocks, 'block')}; exchange --good and --bad"
         )
     return (
-        f"the anchors {good} and {bad} are not shown to differ after {plural(contrast.blocks, 'block')}: {bad} has "
-        f"{size_text(contrast, metric)} of {good}; give anchors that differ more, another --metric, or more minutes "
-        "with --until"
+        f"{good} and {bad} are not shown to differ after {plural(contrast.blocks, 'block')}: {bad} has "
+        f"{size_text(contrast, metric)} of {good}; choose --good and --bad that differ more, another --metric, or more "
+        "minutes with --until"
     )
 
 
@@ -101,8 +102,8 @@ def suspects_text(suspects: Sequence[str], named: Named) -> str:
 
 
 def cost_text(cost: Contrast, anchors: Contrast | None, metric: Metric) -> str:
-    """What the suspect costs against the candidate before it, and the bad anchor against the good one."""
-    whole = f"; the bad anchor has {size_text(anchors, metric)} of the good one" if anchors else ""
+    """What the suspect costs against the candidate before it, and the known bad against the known good."""
+    whole = f"; the known bad has {size_text(anchors, metric)} of the known good" if anchors else ""
     return f"it has {size_text(cost, metric)} of the one before it{whole}"
 
 
@@ -110,13 +111,13 @@ def contradiction_text(finding: SittingResult, metric: Metric, named: Named) -> 
     """One line on a finding that one change does not explain."""
     if finding.sitting.task is Task.CONFIRMATION and finding.answer is SittingAnswer.BAD:
         rest = [
-            f"{named(finding.sitting.arms[arm])} has {size_text(contrast, metric)} of the {anchor} anchor"
+            f"{named(finding.sitting.arms[arm])} has {size_text(contrast, metric)} of the known {anchor}"
             for arm, anchor, kind in ((BEFORE, GOOD, Kind.SLOWER), (AFTER, BAD, Kind.FASTER))
             if (contrast := finding.contrast(arm, anchor)) and contrast.kind is kind
         ]
         return "; ".join(rest)
     beyond = [
-        f"{named(finding.sitting.candidate)} has {size_text(contrast, metric)} of the {anchor} anchor, and is {word}"
+        f"{named(finding.sitting.candidate)} has {size_text(contrast, metric)} of the known {anchor}, and is {word}"
         for anchor, kind, word in (
             (GOOD, Kind.FASTER, "better than both"), (BAD, Kind.SLOWER, "worse than both"),
         )
@@ -141,7 +142,7 @@ def answer_lines(
     if confirmed and confirmed.answer is not SittingAnswer.BAD:
         before = named(confirmed.sitting.arms[BEFORE])
         lines = [
-            f"not confirmed: {named(suspects[-1])} was worse than the good anchor, {before} better than the bad one, "
+            f"not confirmed: {named(suspects[-1])} was worse than the known good, {before} better than the known bad, "
             "but the two are not shown to differ; the history may have more than one change"
         ]
     elif cost:

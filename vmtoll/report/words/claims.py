@@ -48,7 +48,7 @@ def _names(value: str | int | Sequence[str] | Sequence[int] | None) -> str:
 def estimator_text(used: EstimatorUsed, blocks: int) -> str:
     """The estimator that combined the blocks' figures: `median of 6`."""
     return {
-        EstimatorUsed.NONE: "no figure",
+        EstimatorUsed.NONE: "no value",
         EstimatorUsed.MEDIAN: f"median of {blocks}",
         EstimatorUsed.MEAN_OF_THREE: "mean of three",
         EstimatorUsed.TRIMMED_SIX: "six runs, best and worst dropped",
@@ -78,7 +78,7 @@ def point_text(point: Point) -> str:
     published = point.published_ratio
     parts = [f"published {published:.3g}; here {reasons.pop(0)}"] if published is not None and reasons else []
     if point.shape is Shape.ALONE:
-        parts.append("no other figure to compare it with")
+        parts.append("no other value to compare it with")
     if point.measured_level.value is not None:
         parts.append(estimator_text(point.measured_level.estimator, point.measured_level.blocks))
     return "; ".join(parts + reasons)
@@ -125,7 +125,7 @@ def _level(reason: Reason, result: ReasonedResult) -> str:
 def _no_figure(reason: Reason, result: ReasonedResult) -> str:
     why = ", ".join(reason.codes) or f"no trial has {_names_text(reason)}"
     side = _side_or_names(reason, result) if isinstance(result, ClaimResult) else ""
-    return f"no usable figure{f' of {side}' if side else ''}: {why}"
+    return f"no usable value{f' of {side}' if side else ''}: {why}"
 
 
 def _cores(number: float) -> str:
@@ -139,13 +139,13 @@ _REASONS: dict[ReasonCode, Callable[[Reason, ReasonedResult], str]] = {
     ReasonCode.FEW_BLOCKS: lambda r, c: (
         f"{plural(int(r.values['blocks']), 'block')}; an interval needs {r.values['needed']:.0f}"
     ),
-    ReasonCode.ZERO_HAS_NO_RATIO: lambda r, c: "a figure of zero has no ratio",
+    ReasonCode.ZERO_HAS_NO_RATIO: lambda r, c: "a value of zero has no ratio",
     ReasonCode.SOURCE_NOT_AT_HAND: lambda r, c: f"source of {_names_text(r)} not available",
     ReasonCode.NOT_SHIPPED: lambda r, c: f"{', '.join(r.names[1:])} not in {r.names[0]}",
     ReasonCode.NOT_MEASURED: lambda r, c: f"this run did not measure {_side_or_names(r, c)}",
-    ReasonCode.EMULATED: lambda r, c: "the guest was emulated (TCG), so none of its figures is a KVM figure",
+    ReasonCode.EMULATED: lambda r, c: "the guest was emulated (TCG), so its values say nothing about KVM",
     ReasonCode.EMULATED_HARDWARE: lambda r, c: (
-        "the hardware was emulated, so its figures show that the path works, not what it costs"
+        "the hardware was emulated, so its values show that the path works, not what it costs"
     ),
     ReasonCode.DIFFERENT_REQUESTS: lambda r, c: "the seconds of CPU are of different numbers of requests",
     ReasonCode.TOO_FEW_CORES: lambda r, c: (
@@ -155,7 +155,7 @@ _REASONS: dict[ReasonCode, Callable[[Reason, ReasonedResult], str]] = {
         "the claim is about more workers at once, and the machine has one core"
     ),
     ReasonCode.NO_FIGURE: _no_figure,
-    ReasonCode.NO_COMPLETE_BLOCK: lambda r, c: "no block has a usable figure of every server and load",
+    ReasonCode.NO_COMPLETE_BLOCK: lambda r, c: "no block has a usable value of every server and load",
     ReasonCode.LIMITED: lambda r, c: (
         f"{r.values['trials']:.0f} of {r.values['used']:.0f} trials are client-limited or link-limited"
         f" ({', '.join(r.codes)})"

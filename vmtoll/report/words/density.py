@@ -94,7 +94,7 @@ def hosts_text(guests: int, answer: CarriedGuests, spare: int) -> str:
     """`40 guests such as those of kvm-default: you need 8 hosts, 1 of them spare (7 to 9 …).`"""
     head, hosts = f"{plural(guests, 'guest')} such as those of {answer.environment}", hosts_for(guests, answer, spare)
     if hosts is None:
-        return f"{head}: it ran on emulation or emulated hardware: shape only, no number of hosts follows."
+        return f"{head}: it ran on emulation or emulated hardware: shape only; vmtoll gives no number of hosts."
     if hosts.low is None:
         return f"{head}: no number of them is shown to be carried by one host, so no number of hosts follows."
     at_most = "at most " if End.LOW in answer.open_ends else ""

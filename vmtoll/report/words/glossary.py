@@ -86,13 +86,13 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     ),
     "not-judged": (
         "Not judged",
-        "A side gave no figure, or the two sides are not the same thing: another binary, content or kernel parameter.",
+        "A side gave no value, or the two sides ran different things: another binary, content or kernel parameter.",
     ),
     "aa-arm": (
         "A/A arm, control",
         "An environment that each block measures twice, usually the baseline. The two should not differ, so what they "
-        "differ by is noise. Both measurements count as the environment's figure. Where the control differs from "
-        "itself for sure, every interval of that figure is wider by as much.",
+        "differ by is noise. Both measurements count for the environment. Where the control differs from "
+        "itself for sure, every interval of that metric is wider by as much.",
     ),
     "noise-floor": (
         "A/A difference",
@@ -146,7 +146,7 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     "holm": (
         "p, Holm",
         "The p-value after Holm's weighted correction for all comparisons on the page. Half of the 5% is for "
-        "throughput and the open loop's p99, half for all other figures. A difference counts when it stays below "
+        "throughput and the open loop's p99, half for all other metrics. A difference counts when it stays below "
         "5%, so at most one page in twenty has a wrong “faster” or “slower”.",
     ),
     "limited": (
@@ -160,25 +160,25 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
         "The share of requests answered with success. Wilson's interval takes requests as independent. Failures "
         "come in clusters, so it is the narrowest possible.",
     ),
-    "gate": ("Gate", "A check that flags a trial whose measurements may not mean what they appear to."),
+    "gate": ("Check", "What vmtoll looks at after a trial. A check that fires adds a finding to the trial."),
     "finding": (
         "Finding",
-        "Why a trial is suspect or invalid: a code, the machine, the process, a figure and its limit.",
+        "Why a trial is suspect or invalid: a code, the machine, the process, a value and its limit.",
     ),
     "validity": ("Validity", "Whether a trial may be used: it is valid, suspect or invalid."),
     "suspect": (
         "Suspect trial",
-        "It has a finding. It counts, with all the values that the finding allows its figure to have had.",
+        "It has a finding. It counts, with all the values that the finding allows it to have had.",
     ),
     "invalid": (
         "Invalid trial",
-        "It gave no figure that may be used. Where its own side failed it counts as lost: twice as bad as the worst of "
+        "It gave no value that may be used. Where its own side failed it counts as lost: twice as bad as the worst of "
         "its side, and only against that side. A second attempt counts with the lost one beside it.",
     ),
     "background-cpu": ("Background CPU", "CPU used by processes outside the measurement."),
     "injected-fault": (
         "Injected fault",
-        "A fault that a test causes on purpose, in the lab or in synthetic readings, to prove that its gate fires.",
+        "A fault that a test causes on purpose, in the lab or in synthetic readings, to prove that its check fires.",
     ),
     "synthetic-readings": (
         "Synthetic readings",

@@ -154,7 +154,7 @@ def explanations(analysis: RunAnalysis) -> list[Explanation]:
             "undecided", "Undecided", "The interval includes 1×: these blocks show neither a difference nor"
             " equality.")),
         (Kind.NOT_JUDGED in kinds, Explanation(
-            "not-judged", "Not judged", "A side gave no figure, or the two sides are not the same thing.")),
+            "not-judged", "Not judged", "A side gave no value, or the two sides ran different things.")),
         (analysis.noise_floor is not None, Explanation(
             "noise-floor", "A/A difference", "Each block measures one environment twice, the second time as “again"
             " (A/A)”. The largest ratio of the two in any block stands beside each metric: it is noise.")),
@@ -194,7 +194,7 @@ def _without_comparison(analysis: RunAnalysis) -> str:
         outcomes = count_outcomes(analysis.claims)
         counts = ", ".join(f"{count} {OUTCOMES[outcome]}" for outcome, count in outcomes.items() if count)
         return f"Of {plural(len(analysis.claims), 'published claim')}: {counts}."
-    return "This run measured no figure that compares its environments." if analysis.comparisons else _NO_COMPARISON
+    return "This run measured nothing that compares its environments." if analysis.comparisons else _NO_COMPARISON
 
 
 def _basis(analysis: RunAnalysis) -> list[str]:

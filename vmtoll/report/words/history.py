@@ -18,7 +18,7 @@ def history_labels(histories: Sequence[FigureHistory]) -> list[str]:
 def level_text(history: FigureHistory) -> str:
     """The newest night's figure, with its unit."""
     if history.is_missing:
-        return "no figure"
+        return "no value"
     return figure(history.nights[-1].figure, history.metric.unit)
 
 

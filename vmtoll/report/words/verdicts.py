@@ -344,7 +344,7 @@ def because_text(judged: Judged, sides: Sides) -> str:
 
 def _no_figure(judged: Judged, sides: Sides) -> str:
     texts = [
-        f"{name} gave no figure in {s.trials - s.used} of {plural(s.trials, 'trial')}"
+        f"{name} gave no value in {s.trials - s.used} of {plural(s.trials, 'trial')}"
         + (f" ({', '.join(s.excluded_by)})" if s.excluded_by else "")
         for name, s in ((sides.baseline, judged.baseline), (sides.compared, judged.compared)) if not s.used
     ]  # fmt: skip
