@@ -124,8 +124,12 @@ class AgentLine:
         threading.Thread(target=self._read_answers, args=(process,), daemon=True).start()
         threading.Thread(target=self._read_stderr, args=(process,), daemon=True).start()
         program = _program()
+        limit = threading.Timer(timeout_s, self.give_up, [f"no login within {timeout_s:g} s"])
+        limit.daemon = True
+        limit.start()
         try:
-            self._write(b"%d\n" % len(program) + program)  # blocks until ssh reads
+            self._write(b"%d\n" % len(program) + program)  # blocks until ssh has logged in and reads
+            limit.cancel()
             self.call("hello", timeout_s, root=self.host.root)
         except HostLostError:
             if self.host.is_local or process.poll() != _SSH_FAILED:
@@ -135,6 +139,8 @@ class AgentLine:
         except KeyboardInterrupt:
             self.give_up("interrupted")  # nothing there needs to clean up yet
             raise
+        finally:
+            limit.cancel()
 
     def ask(self, op: str, **args: Any) -> Pending:
         """Send a request; wait for its answer later. Raises HostLostError when the line is down."""
