@@ -17,6 +17,7 @@ from vmtoll.report.words.verdicts import (
     Sides,
     amount_text,
     because_text,
+    bound_text,
     direction,
     effect_text,
     explained_text,
@@ -266,6 +267,7 @@ class _MetricVerdicts:
 
     metric: Metric
     members: list[_Member]
+    is_one_user: bool = False  # the throughput of a single user, each time
 
     @classmethod
     def of(cls, analysis: RunAnalysis, metric: Metric) -> "_MetricVerdicts":
@@ -291,7 +293,8 @@ class _MetricVerdicts:
         members = [
             _Member(name(each), sides(each), each.verdicts[metric.name], _is_of_guest(each)) for each in comparisons
         ]
-        return cls(metric, members)
+        is_one_user = metric == THROUGHPUT and all(each.scenario.load.is_one_user for each in comparisons)
+        return cls(metric, members, is_one_user)
 
     def answer(self) -> Answer:
         """The sentence on this metric, with names where it stays short."""
@@ -332,7 +335,8 @@ class _MetricVerdicts:
                 f"{len(self._members_with(kind))} {KINDS[kind]}" for kind in _OPEN if self._members_with(kind)
             ]
             text += f" in {len(members)} of {plural(total, 'comparison')} ({', '.join(open_counts)})"
-        return _capital(f"{'under open load, ' if self.metric == TAIL else ''}{text}.")
+        load = "under open load, " if self.metric == TAIL else "for one user, " if self.is_one_user else ""
+        return _capital(f"{load}{text}.")
 
     def _counts(self) -> str:
         """The sentence for verdicts of several kinds: the number of each kind, with the range of the differences."""
@@ -396,8 +400,11 @@ class _MetricVerdicts:
 
     def _amounts(self, members: list[_Member], *, named: bool) -> str:
         """`0.890× (nginx) and 0.920× (lighttpd)`, or the range of three or more."""
+        members = sorted(members, key=lambda member: member.verdict.is_at_least) if named else members
         sizes = [amount_text(member.verdict) for member in members]
         if not named:
+            if len(members) > 1 and any(member.verdict.is_at_least for member in members):
+                return bound_text(members[0].verdict)  # the least of all
             ends = list(dict.fromkeys((sizes[0], sizes[-1])))
             return ends[0] if len(members) == 1 else " to ".join(ends)
         texts = [f"{size} ({member.name})" for size, member in zip(sizes, members, strict=True)]

@@ -140,8 +140,8 @@ METRIC_LABELS = {
         "host CPU per request",
         "what the physical machine spent: the server's processes on metal, the control group of a container, QEMU and "
         "vhost of a guest; with the softirqs and network threads of that machine's kernel on every side",
-        "each request costs {amount} as much CPU of the physical machine on {compared} as on {baseline}",
-        "each request costs as much CPU of the physical machine on {compared} as on {baseline}, within {amount}",
+        "each request costs {amount} as much host CPU on {compared} as on {baseline}",
+        "each request costs as much host CPU on {compared} as on {baseline}, within {amount}",
     ),
 }  # fmt: skip
 

@@ -212,9 +212,14 @@ def effect_text(metric: Metric, amount: str, sides: Sides) -> str:
 def amount_text(judged: Judged) -> str:
     """`0.112×`; where the client, the link or lost trials leave its size open, `at most 0.179×`."""
     assert judged.estimate is not None
-    if judged.is_at_least and (near := near_end(judged)):
-        return f"at {'least' if judged.estimate.ratio > 1 else 'most'} {ratio(near)}×"
-    return ratio_text(judged.estimate)
+    return bound_text(judged) if judged.is_at_least else ratio_text(judged.estimate)
+
+
+def bound_text(judged: Judged) -> str:
+    """What a difference is at least or at most, `at most 0.179×`: its claimed size, whether it is open or not."""
+    assert judged.estimate is not None
+    size = (near_end(judged) if judged.is_at_least else None) or judged.estimate.ratio
+    return f"at {'least' if size > 1 else 'most'} {ratio(size)}×"
 
 
 def near_end(judged: Judged) -> float | None:
@@ -233,7 +238,12 @@ def interval_text(judged: Judged) -> str:
         return f"each of {judged.blocks} blocks: {_range_text(blocks)}"
     if estimate is None or estimate.low is None or estimate.high is None:
         return ""
-    return _range_text(estimate, "<" * judged.open_low, ">" * judged.open_high)
+    is_bound, near = judged.is_at_least, near_end(judged)  # the verdict rests on the near end, open or not
+    open_low, open_high = (
+        is_open and not (is_bound and end == near)
+        for is_open, end in ((judged.open_low, estimate.low), (judged.open_high, estimate.high))
+    )
+    return _range_text(estimate, "<" * open_low, ">" * open_high)
 
 
 def ratio_text(estimate: Estimate | None) -> str:
