@@ -175,7 +175,7 @@ def _arms(addresses: Sequence[str]) -> dict[str, str]:
         if "@" in address:  # no file gets a password
             raise UserError(
                 f"{address.rpartition('@')[2]}: leave user and password out of the address; write "
-                "`Authorization: Basic …` in a file, and give it with --headers"
+                "an `authorization` header in a file, and give it with --headers"
             )
     if len(arms) < len(addresses):
         raise UserError("two addresses have the same name; give each its own")

@@ -147,7 +147,7 @@ def _scheme(address: str) -> Literal["http", "https"]:
         shown = address.rpartition("@")[2]  # no password
         raise ValueError(
             f"address: {shown!r} is not http(s)://HOST or http(s)://HOST:PORT; paths belong to urls"
-            + "; write user and password as `Authorization: Basic …` in a file, and name it under headers"
+            + "; write user and password as an `authorization` header in a file, and name it under headers"
             * ("@" in address)
         )
     parts.port  # noqa: B018 (raises ValueError for a port out of range)

@@ -310,7 +310,7 @@ def test_the_objective_of_the_user_is_that_of_the_workloads(
 
 @pytest.mark.parametrize(
     ("page", "heading"),
-    [("planning", "From evidence to a decision"), ("tutorials/log-to-hosts", "A workload like yours")],
+    [("planning", "From a log to a decision"), ("tutorials/log-to-hosts", "A workload like yours")],
 )
 def test_the_experiment_of_a_page_fits_what_is_made_of_a_log(
     project: Registry, tmp_path: Path, page: str, heading: str
@@ -318,7 +318,7 @@ def test_the_experiment_of_a_page_fits_what_is_made_of_a_log(
     """The page's own commands: the workload gets the name that one gives, the shell writes what the next one says."""
     text = (PROJECT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     commands = "\n".join(re.findall(r"```sh\n(.*?)```", text.partition(f"## {heading}\n")[2], re.DOTALL))
-    (name,) = re.findall(r"workload from-log .* --name (\S+)", commands)
+    name, *_ = re.findall(r"workload from-log .* --name (\S+)", commands)
     (document,) = re.findall(r"^cat .*?^END$", commands, re.DOTALL | re.MULTILINE)
     for folder in ("server-builds", "vm-images"):
         shutil.rmtree(project.root / folder)

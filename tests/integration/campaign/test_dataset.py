@@ -406,7 +406,7 @@ def test_the_page_agrees_with_the_figures(figures: Figures, tmp_path: Path) -> N
     assert sum(row.valid + row.suspect + row.invalid for row in figures.testbeds) == 360
     assert escape(sentence(figures)) in page
     assert page.count("<svg") == 2  # throughput, tail
-    assert text(entry(figures, "throughput", "lighttz", CLOSED)) in page
+    assert escape(text(entry(figures, "throughput", "lighttz", CLOSED))) in page
     assert "Emulation" not in page
     assert json.loads(figures.to_json())["campaign"] == "spring"
 

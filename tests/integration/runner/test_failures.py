@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -204,7 +203,7 @@ def test_two_runs_at_once_and_what_a_killed_one_leaves(
     monkeypatch.setattr(Registry.__init__, "__defaults__", (project.root,))
     # Its profile metal-two stands for a second metal machine; the shipped ones are guests.
     monkeypatch.setattr("vmtoll.spec.profiles.Registry", lambda: Registry(PROJECT))
-    monkeypatch.setattr("vmtoll.commands.run.conclude", lambda folder: SimpleNamespace(show=lambda **_: None))
+    monkeypatch.setattr("vmtoll.commands.run.finish", lambda folder, **_: None)
     words = ("run", "tiny", "--inventory", inventory, "--results", tmp_path / "other")
     first = start(project, inventory, tmp_path / "r", None)
     try:

@@ -54,10 +54,10 @@ def test_a_good_inventory_is_reported_as_good() -> None:
 @pytest.mark.parametrize(
     ("hosts", "machine", "found", "advice"),
     [
-        (contained(vmtoll_environment="metal"), "box", "in the group `containers`, and vmtoll_environment is", "says"),
-        (changed("big", vmtoll_environment="container"), "big", "in the group `metal_hosts`", "what its group says"),
-        (changed("small", vmtoll_environment="container"), "small", "in the group `kvm_guests`", "what its group says"),
-        (contained(vmtoll_profile="kvm-default"), "box", "vmtoll_profile says that it is a guest", "its group says"),
+        (contained(vmtoll_environment="metal"), "box", "in the group `containers`, and vmtoll_env", "disagree"),
+        (changed("big", vmtoll_environment="container"), "big", "in the group `metal_hosts`", "disagree"),
+        (changed("small", vmtoll_environment="container"), "small", "in the group `kvm_guests`", "disagree"),
+        (contained(vmtoll_profile="kvm-default"), "box", "vmtoll_profile says that it is a guest", "disagree"),
         (contained(vmtoll_container_host=None), "box", "vmtoll_container_host is not set", "host that it runs on"),
         (contained(vmtoll_prefix=None), "box", "gets no address by DHCP", "length of its network's prefix"),
         (contained(vmtoll_environment="container-host-network"), "box", "want the host's port 22", "a free port"),

@@ -63,7 +63,7 @@ def test_a_service_stands_in_place_of_servers_and_workloads(project: Registry, t
         ({"urls": ["/", "http://u:secret@a/b"]}, {}, "number 2, 'http://…@a/b': is not at .*; give its path alone"),
         ({"urls": ["/a b"]}, {}, "number 1, '/a b': write a blank as %20"),
         ({"urls": ["/", "a?b=2"]}, {}, r"number 2, 'a\?b=2': a path begins with /"),
-        ({"address": "http://u:secret@a"}, {}, r"^[^\n]*shop.yml: service: .*'a' is not http.*Authorization: Basic"),
+        ({"address": "http://u:secret@a"}, {}, r"^[^\n]*shop.yml: service: .*'a' is not http.*authorization"),
         ({"dynamic": ["/crat"]}, {}, "unknown URL '/crat'"),
         ({"headers": "none.txt"}, {}, "service.headers: .*none.txt: No such file"),
         ({"address": {"old": "http://a"}}, {}, "has none for the environment new"),
