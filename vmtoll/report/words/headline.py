@@ -20,8 +20,8 @@ from vmtoll.report.words.verdicts import (
     bound_text,
     direction,
     effect_text,
+    estimate_text,
     explained_text,
-    interval_text,
     near_end,
     shows_in_all_blocks,
     sides_of,
@@ -310,7 +310,7 @@ class _MetricVerdicts:
         """The smallest and the largest size with their intervals: first with the servers' names, then without."""
         for kind in _DIRECTIONS:
             if members := self._members_with(kind):
-                ends = [(m.name, _evidence(m.verdict)) for m in (members[0], members[-1])]
+                ends = [(m.name, estimate_text(m.verdict)) for m in (members[0], members[-1])]
                 yield " to ".join(dict.fromkeys(f"{name} {size}" for name, size in ends))
                 yield " to ".join(dict.fromkeys(size for _, size in ends))
                 return
@@ -380,7 +380,7 @@ class _MetricVerdicts:
         parts = []
         for kind in _DIRECTIONS:
             if members := self._members_with(kind):
-                sizes = [f"{each.name} {_evidence(each.verdict)}" for each in members]
+                sizes = [f"{each.name} {estimate_text(each.verdict)}" for each in members]
                 shown = ", ".join(sizes) if len(sizes) <= _MOST_NAMED else f"{sizes[0]} to {sizes[-1]}"
                 texts = (explained_text(each.verdict, each.sides, least=_MIN_EXPLAINED) for each in members)
                 explained = set(filter(None, texts))
@@ -409,10 +409,6 @@ class _MetricVerdicts:
             return ends[0] if len(members) == 1 else " to ".join(ends)
         texts = [f"{size} ({member.name})" for size, member in zip(sizes, members, strict=True)]
         return " and ".join(texts) if len(texts) <= 2 else f"{texts[0]} to {texts[-1]}"
-
-
-def _evidence(verdict: Verdict) -> str:
-    return f"{amount_text(verdict)} ({interval_text(verdict)})"
 
 
 def is_vague(verdict: Verdict) -> bool:

@@ -238,12 +238,7 @@ def interval_text(judged: Judged) -> str:
         return f"each of {judged.blocks} blocks: {_range_text(blocks)}"
     if estimate is None or estimate.low is None or estimate.high is None:
         return ""
-    is_bound, near = judged.is_at_least, near_end(judged)  # the verdict rests on the near end, open or not
-    open_low, open_high = (
-        is_open and not (is_bound and end == near)
-        for is_open, end in ((judged.open_low, estimate.low), (judged.open_high, estimate.high))
-    )
-    return _range_text(estimate, "<" * open_low, ">" * open_high)
+    return _range_text(estimate, "<" * judged.open_low, ">" * judged.open_high)
 
 
 def ratio_text(estimate: Estimate | None) -> str:
