@@ -50,7 +50,7 @@ def summary(run: Run, analysis: RunAnalysis, rows: Sequence[Row]) -> Text:
     """The answer, what it rests on, the table of these rows, and remarks; no line has more than 80 columns."""
     leading = leading_text(run, analysis)
     text = leading or words.headline(analysis).answers[0].text
-    emulated = ["Emulation (TCG): not a KVM measurement; it shows that the lab works."] if analysis.emulated else []
+    emulated = [words.EMULATION] if analysis.emulated else []
     answer = [*map(Text, emulated), *(Text(line, style="bold") for line in wrap(text, WIDTH))]
     parts = [[*answer, *map(Text, wrap(", ".join(_basis(run, analysis)), WIDTH))], list(_table(run, analysis, rows))]
     for effect in analysis.operations or ():

@@ -55,7 +55,7 @@ from vmtoll.report.words.operations import (
 from vmtoll.report.words.remarks import MOST_REMARKS, remarks
 from vmtoll.report.words.until import ending_text, looks_text
 from vmtoll.report.words.terms import (
-    ACCELERATORS, DASH, HARDWARE, KVM_HARDWARE, LIMITERS, METRIC_LABELS, UNITS, arm_text, change_text,
+    ACCELERATORS, DASH, EMULATION, HARDWARE, KVM_HARDWARE, LIMITERS, METRIC_LABELS, UNITS, arm_text, change_text,
     co_location_text, digits, duration, figure, head_text, lab_text, labels_of, level, load_text, module_text,
     number, p_value, percent, platform_text, plural, ratio, scenario_labels, share, signed,
 )  # fmt: skip

@@ -19,6 +19,7 @@ from vmtoll.model.trial import METAL, Accelerator, Arm, MachineKind, Scenario
 
 UNITS = {"1/s": "/s", "1": "", "%": "%", "percent": "%", "none": "", "": ""}
 DASH = "–"
+EMULATION = "Emulation (TCG): not a KVM measurement."
 
 
 def number(value: Any) -> str:
