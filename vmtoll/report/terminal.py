@@ -60,8 +60,17 @@ def summary(run: Run, analysis: RunAnalysis, rows: Sequence[Row]) -> Text:
         parts.append([Text(line) for text in texts for line in wrap(text, WIDTH, subsequent_indent="    ")])
     if analysis.comparisons:
         parts.append([Text(line) for text in sentences(run) for line in wrap(text, WIDTH)])
-    parts.append([Text(_shortened(line, WIDTH)) for line in words.remarks(run, rows)])
+    parts.append(
+        [Text(line) for text in words.remarks(run, rows) for line in wrap(text, WIDTH, subsequent_indent=_INDENT)]
+    )
+    parts.append([Text(line) for step in words.next_steps(run, analysis) for line in _step_lines(*step)])
     return Text("\n\n").join(Text("\n").join(lines) for lines in parts if lines)
+
+
+def _step_lines(step: str, command: str) -> list[str]:
+    return wrap(
+        f"Next: {step}: {command}", WIDTH, subsequent_indent=_INDENT, break_on_hyphens=False, break_long_words=False
+    )
 
 
 def _main_metrics(analysis: RunAnalysis) -> list[Metric]:

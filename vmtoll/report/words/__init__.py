@@ -52,7 +52,7 @@ from vmtoll.report.words.operations import (
     open_ended_text,
     operation_lines,
 )
-from vmtoll.report.words.remarks import MOST_REMARKS, remarks
+from vmtoll.report.words.remarks import MOST_REMARKS, next_steps, remarks
 from vmtoll.report.words.until import ending_text, looks_text
 from vmtoll.report.words.terms import (
     ACCELERATORS, DASH, EMULATION, HARDWARE, KVM_HARDWARE, LIMITERS, METRIC_LABELS, UNITS, arm_text, change_text,

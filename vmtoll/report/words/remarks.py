@@ -1,4 +1,4 @@
-"""Remarks on a run, a short line each: what its verdicts depend on."""
+"""Remarks on a run: what its verdicts depend on, and what its reader can do next."""
 
 import math
 from collections import Counter
@@ -7,9 +7,10 @@ from itertools import chain
 
 from vmtoll.analysis.equality import OPEN_STATUSES, equality
 from vmtoll.analysis.run import Run
-from vmtoll.model.finding import Code
+from vmtoll.model.finding import FINDINGS, Code
 from vmtoll.model.note import FewBlocks, OwnRates
-from vmtoll.model.verdict import DIFFERENT, Cause, Comparison, Doubt, Kind, Verdict, VerdictReason
+from vmtoll.model.trial import MachineKind
+from vmtoll.model.verdict import DIFFERENT, Cause, Comparison, Doubt, Kind, RunAnalysis, Verdict, VerdictReason
 from vmtoll.report.words.terms import percent, plural
 from vmtoll.report.words.verdicts import FINDINGS_LIMIT, Naming, because_text, note_text, sides_of
 from vmtoll.statistics.thresholds import MIN_BLOCKS, MIN_BOOTS
@@ -59,13 +60,13 @@ def _explained(verdict: Verdict, doubt: Doubt) -> float:
 
 
 def _doubt(doubt: Doubt, share: float, server: str) -> str:
-    """`background-cpu can explain 5.2% of a difference (nginx)`, `4 lost trials can …`."""
+    """`steal (the hypervisor took …) can explain at most 5.2% of a difference (nginx)`, `4 lost trials can …`."""
     cause, count = doubt.cause, doubt.baseline + doubt.compared
     if isinstance(cause, Cause):
         name = plural(count, _COUNTED_CAUSES[cause]) if cause in _COUNTED_CAUSES else _CAUSES[cause]
     else:
-        name = str(cause)
-    return f"{name} can explain {'all' if share == 1 else percent(share)} of a difference ({server})"
+        name = f"{cause} ({FINDINGS[cause].meaning.partition(':')[0]})"
+    return f"{name} can explain {'all' if share == 1 else f'at most {percent(share)}'} of a difference ({server})"
 
 
 def _not_judged(rows: Sequence[Row], sides: Naming) -> Iterator[str]:
@@ -124,3 +125,28 @@ def _rates(rows: Sequence[Row], sides: Naming) -> Iterator[str]:
         for comparison, verdict in rows for note in verdict.notes if isinstance(note, OwnRates)
     ]  # fmt: skip
     yield from notes[:1]
+
+
+def next_steps(run: Run, analysis: RunAnalysis) -> list[tuple[str, str]]:
+    """What the reader of a run can do next: at most two steps, each with its command."""
+    verdicts = [(each, verdict.kind) for each in analysis.comparisons for verdict in each.verdicts.values()]
+    is_guest_slower = run.kind(run.baseline) is not MachineKind.GUEST and any(
+        kind is Kind.SLOWER and run.kind(comparison.arm) is MachineKind.GUEST for comparison, kind in verdicts
+    )
+    steps = [
+        (not analysis.complete, "finish the run", "the same command with --resume RUN, its folder"),
+        (analysis.emulated, "find out whether a machine has working KVM, and measure there", "vmtoll preflight"),
+        (
+            any(kind is Kind.UNDECIDED for _, kind in verdicts) and not analysis.emulated,
+            "measure until all is decided, for an hour at most",
+            "the same command with --until 2,60",
+        ),
+        (run.manifest.lab == "embedded", "measure your own machines", "vmtoll init my-lab"),
+        (is_guest_slower, "list the settings that hold the guest back", "vmtoll diagnose --all"),
+        (
+            bool(verdicts),
+            "publish the run, of the folder RUN, without machine names",
+            "vmtoll publish RUN --output bundle",
+        ),
+    ]
+    return [(step, command) for applies, step, command in steps if applies][:2]
