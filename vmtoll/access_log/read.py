@@ -76,7 +76,7 @@ _CR_INSIDE = re.compile(rb"\r+(?=[^\r\n])")
 
 @contextmanager
 def database() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database in a temporary folder of its own (about a tenth of the log's size), removed afterwards."""
+    """A database in its own temporary folder (about a tenth of the log's size), removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="vmtoll-log-") as folder:
         settings: dict[str, str | bool | int | float | list[str]] = {
             "threads": THREADS, "memory_limit": f"{MEMORY_LIMIT_MB}MB", "temp_directory": folder,

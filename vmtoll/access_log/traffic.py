@@ -85,7 +85,7 @@ def connections(db: duckdb.DuckDBPyConnection, idle_s: int) -> Summary:
     """Estimate the connections: a log does not record them.
 
     Requests of one client (address and agent) over HTTP/1.1 or newer are one connection as long as none comes more than
-    `idle_s` after the one before; each request over HTTP/1.0 or older is a connection of its own. Browsers open several
+    `idle_s` after the one before; each request over HTTP/1.0 or older is a separate connection. Browsers open several
     connections at once, and clients may share an address and agent, so there may have been more:
     `requests_per_connection` and `keep_alive_share` (of requests that found a connection open) are upper bounds.
     `shows_tls`: a request over HTTP/2 or 3 was answered.

@@ -17,7 +17,7 @@ from vmtoll.agent.host_settings import IRQS, SETTINGS, Host, UnsupportedSettingE
 from vmtoll.agent.machine import read
 
 # The change in place, with the command that reverts it: it remains when the agent is killed or the machine boots. A
-# change of a guest that its KVM host makes has a note of its own, because several guests may be measured at once.
+# change of a guest that its KVM host makes has its own note, because several guests may be measured at once.
 NOTE = "var/lib/vmtoll/change.json"
 GUEST_NOTE = "var/lib/vmtoll/change-of-{guest}.json"
 REVERT_LIMIT_S = 600.0

@@ -1,7 +1,7 @@
 """Count and time the exits of a guest's virtual CPUs by the kernel's own event histograms (tracefs).
 
 A private instance pairs each kvm:kvm_exit of a thread with its next kvm:kvm_entry, and adds up counts and times by
-reason in the kernel (Linux, Documentation/trace/histogram.rst); likewise, by sched:sched_switch, the times in between
+reason in the kernel (Linux, Documentation/trace/histogram.rst); and, by sched:sched_switch, the times in between
 in which the thread was on no CPU: it slept, or waited for one. Nothing is recorded for each exit.
 """
 

@@ -214,7 +214,7 @@ class Campaign:
         return self.run_of(task, "complete") is not None or self._is_elsewhere(task)
 
     def is_bed_done(self, bed: str) -> bool:
-        """Whether all runs of a test bed are in the dataset, measured here or by a job of its own."""
+        """Whether all runs of a test bed are in the dataset, measured here or by its own job."""
         return all((bed, experiment) in self._in_dataset for experiment in self.plans)
 
     def _is_elsewhere(self, task: Task) -> bool:
@@ -275,7 +275,7 @@ def bed_states(
 ) -> dict[str, dict[str, str]]:
     """Test bed → its `state`: that of its job while it is `active`, else `done`, or `ended` with `why`.
 
-    `folder`: of a campaign whose test beds are jobs; each has a campaign.json of its own.
+    `folder`: of a campaign whose test beds are jobs; each has its own campaign.json.
     """
     states: dict[str, dict[str, str]] = {}
     for bed in beds:

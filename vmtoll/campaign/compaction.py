@@ -1,7 +1,7 @@
 """Merge the small files of a campaign, one of each run and table, into few. Readers may read while it runs.
 
 First it puts merged files of all runs in place, those of the trials last. Then it removes the runs' own files, those of
-the trials first. As long as a run has files of its own, readers take it from these (`vmtoll.campaign.files`). So they
+the trials first. As long as a run has its own files, readers take it from these (`vmtoll.campaign.files`). So they
 find each row once, or get an error where they open a file that has been removed since they listed it. A compaction that
 is killed leaves a dataset that reads the same, and the next one completes it.
 """

@@ -28,7 +28,7 @@ def run_files(
 
 
 def run_of_file(path: str) -> Run | None:
-    """The run that a file or an object has a table of; None for a path that is none of a run's."""
+    """The run that a file or an object has a table of; None for any other path."""
     match = _RUN_FILE.search(path)
     return (match[1], match[2], match[3]) if match else None
 

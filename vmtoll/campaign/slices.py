@@ -29,7 +29,7 @@ def slice_of(data: Mapping[str, Any], bed: Bed) -> dict[str, Any]:
 
 
 def write_list(beds: Sequence[str], folder: Path) -> Path:
-    """Write the names of test beds, a line each, as a file that is named after them; return it.
+    """Write the names of test beds, one per line, as a file that is named after them; return it.
 
     Jobs that find their test bed by a number read it still when a later list is written.
     """

@@ -76,7 +76,7 @@ def _record(folder: Path, jobs: Sequence[Job]) -> None:
 
 
 def submitted(folder: Path) -> list[Job]:
-    """All arrays that were submitted, the last one last. Raises UserError for a file that is none of ours."""
+    """All arrays that were submitted, the last one last. Raises UserError for a file that vmtoll did not write."""
     file = folder / SUBMITTED
     if not file.exists():
         return []

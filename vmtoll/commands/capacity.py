@@ -59,7 +59,7 @@ def capacity(
     """
     if guests is not None:
         if rate is not None or p99_ms is not None:
-            raise UserError("--guests: the run has loads and objectives of its own; leave out --rate and --p99-ms")
+            raise UserError("--guests: the run has its own loads and objectives; leave out --rate and --p99-ms")
         _print_hosts(folder, guests, spare, as_json=as_json)
         return
     if rate is None or p99_ms is None:

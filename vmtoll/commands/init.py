@@ -145,7 +145,7 @@ def _chosen(texts: Sequence[str] | None, source: _Source | None) -> list[Measure
 
 
 def _guest(text: str, listed: Sequence[ListedGuest]) -> MeasuredGuest:
-    """The guest that is named, perhaps with an address of its own. Raises UserError."""
+    """The guest that is named, perhaps with its own address. Raises UserError."""
     if found := _found(text, listed):
         return MeasuredGuest(_machine(found, listed), found)
     machine = Machine.of(text, "--guest")

@@ -228,7 +228,7 @@ def junit_report(experiment: str, histories: "Sequence[FigureHistory]", least: f
 
 def openmetrics_text(experiment: str, histories: "Sequence[FigureHistory]", least: float) -> bytes:
     """Gauges of each figure: its newest value, its last change of level (a ratio), whether it is worse, its nights."""
-    from prometheus_client import CollectorRegistry, Gauge  # noqa: PLC0415 (an extra of its own)
+    from prometheus_client import CollectorRegistry, Gauge  # noqa: PLC0415 (a separate extra)
     from prometheus_client.openmetrics.exposition import generate_latest  # noqa: PLC0415
 
     registry = CollectorRegistry()

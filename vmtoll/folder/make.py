@@ -45,7 +45,7 @@ def make(folder: Path, machines: LabMachines) -> list[Path]:
                 (draft / name).write_text(text, encoding="utf-8")
         if not machines.are_none:
             _check(draft / FOLDER_FILE, folder / FOLDER_FILE, machines)
-        for name in (*FOLDERS, ".gitignore", FOLDER_FILE):  # which makes it a folder of its own
+        for name in (*FOLDERS, ".gitignore", FOLDER_FILE):  # which makes it its own folder
             (draft / name).rename(folder / name)
         draft.rmdir()
     except BaseException:

@@ -27,7 +27,7 @@ class Card:
 
 
 def cards(line: CommandLine) -> Iterator[Card]:
-    """Yield option card; without a MAC address of its own it has the default of the n-th card."""
+    """Yield option card; without its own MAC address it has the default of the n-th card."""
     for number, (backend, device, options) in enumerate(_pairs(line)):
         mac = device.get("mac", "macaddr") or mac_of(number)
         yield Card(mac, element(mac, backend, device), tuple(options))

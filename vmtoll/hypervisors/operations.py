@@ -57,7 +57,7 @@ def _refuse_disks(operation: Operation, guest: Guest) -> None:
 
 def _pause(operation: Operation, virsh: str, domain: str) -> Script:
     """The connection that resumes is made during the pause: to connect takes tens of milliseconds. A virsh that reads
-    its commands ends well whatever became of them, so the first one has a process of its own.
+    its commands ends well whatever became of them, so the first one has its own process.
     """
     suspend = f"{virsh} suspend {domain} && : >paused && sleep {operation.for_s}"
     return Script(

@@ -132,7 +132,7 @@ def shape(topology: str = "single", profiles: Sequence[str] = ()) -> LabShape:
         test_bed: [*members, *(name for name, host in host_of.items() if host in members)]
         for test_bed, members in description.get("cells", {}).items()
     }
-    # A container shares this machine's kernel; its host is the KVM host of its own test bed, a name for this machine.
+    # A container shares this machine's kernel; its host is the KVM host of the same test bed, a name for this machine.
     for members in test_beds.values():
         kvm_host = next(host for host in kvm_hosts if host in members)
         host_of |= {name: kvm_host for name in members if name not in host_of}

@@ -24,7 +24,7 @@ def clock_offset(line: AgentLine, readings: int = _READINGS, limit_s: float = _L
 
 
 def uptime_offset(line: AgentLine, readings: int = _READINGS, limit_s: float = _LIMIT_S) -> Offset:
-    """Offset of a machine's monotonic clock, which its kernel started at 0, likewise. Raises HostLostError."""
+    """Offset of a machine's monotonic clock, which starts at 0 when it boots. Raises HostLostError."""
     return _offset(line, "monotonic_s", readings, limit_s)
 
 

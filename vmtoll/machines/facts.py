@@ -28,7 +28,7 @@ def open_all(lines: Iterable[AgentLine]) -> None:
 
 
 def as_lines(complaints: Sequence[str]) -> str:
-    """The complaints as one message; several get a line each, below a line with their number."""
+    """The complaints as one message; several get one line each, below a line with their number."""
     if len(complaints) == 1:
         return complaints[0]
     return f"{len(complaints)} machines do not answer:" + "".join(f"\n  {complaint}" for complaint in complaints)
@@ -286,7 +286,7 @@ def releases(session: Session) -> dict[str, str]:
 
 
 def release_of(host: Host) -> str:
-    """Operating system of a machine, by a line of its own before the run opens its lines. Raises HostLostError,
+    """Operating system of a machine, by a separate line before the run opens its lines. Raises HostLostError,
     AgentError.
     """
     return release(_run_before_session(host, "cat", "/etc/os-release")["stdout"])
@@ -295,7 +295,7 @@ def release_of(host: Host) -> str:
 def kernel_has_tls(host: Host) -> bool:
     """Return whether a machine's kernel can encrypt, or can load the module that does.
 
-    Uses a line of its own, before the run opens its lines. Raises HostLostError, AgentError.
+    Uses a separate line, before the run opens its lines. Raises HostLostError, AgentError.
     """
     return not _run_before_session(host, "sh", "-c", "test -e /proc/net/tls_stat || /sbin/modprobe -nq tls")[
         "exit_status"

@@ -1,4 +1,4 @@
-"""A change of a machine as an environment of its own, and the facts in which that machine may differ for it."""
+"""A change of a machine as a separate environment, and the facts in which that machine may differ for it."""
 
 import re
 from collections.abc import Mapping

@@ -56,7 +56,7 @@ class FailedRequests:
 
 @dataclass(frozen=True)
 class OwnRates:
-    """Each side was loaded at a rate of its own, in requests per second; None for a side without a trial."""
+    """Each side was loaded at its own rate, in requests per second; None for a side without a trial."""
 
     baseline_rps: float | None = None
     compared_rps: float | None = None

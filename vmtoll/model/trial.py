@@ -17,7 +17,7 @@ from vmtoll.model.operation import OperationTimes
 from vmtoll.model.percentiles import FEWEST
 
 METAL = "metal"
-# Environments that are a container on a host of the inventory: with a network card of its own (veth on a bridge), or
+# Environments that are a container on a host of the inventory: with its own network card (veth on a bridge), or
 # with the host's network.
 CONTAINER, CONTAINER_HOST_NETWORK = "container", "container-host-network"
 CONTAINERS = (CONTAINER, CONTAINER_HOST_NETWORK)

@@ -119,7 +119,7 @@ def _allowed_by_findings(verdict: Verdict) -> tuple[float, float]:
 
 def _welch(a: float, blocks: int, b: Floats, blocks_again: Floats, between_run_sd: float) -> tuple[Floats, Floats]:
     """Standard errors of a change and their degrees of freedom, from the squared errors of both sides."""
-    between = 2 * between_run_sd**2  # treated as known: it has no degrees of freedom of its own
+    between = 2 * between_run_sd**2  # treated as known: it adds no degrees of freedom
     denominator = np.maximum(a**2 / (blocks - 1) + b**2 / (blocks_again - 1), 1e-300)
     return np.sqrt(a + b + between), np.clip((a + b + between) ** 2 / denominator, 1.0, 1e9)
 

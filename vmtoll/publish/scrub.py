@@ -93,7 +93,7 @@ class Scrubber:
 
     @cached_property
     def _names(self) -> re.Pattern[str]:
-        """Matches the longest names first. A short name must be a word of its own, a long one may be part of a word."""
+        """Matches the longest names first. A short name must be a whole word, a long one may be part of a word."""
         words = [re.escape(name) for name in sorted(self._replacements, key=len, reverse=True)]
         patterns = [
             word if len(word) >= SHORTEST_WITHIN_WORDS else rf"(?<![a-z0-9]){word}(?![a-z0-9])" for word in words

@@ -57,7 +57,7 @@ options:
 
 # The host key is a file and not in the domain: QEMU's command line has the domain's texts, and every user can read it.
 PARTS = ("xml", "host_key", "qcow2")
-# Files of a kernel of its own, which the role has copied: NAME.vmlinuz-DIGEST. The domain names those in use.
+# Files of a separate kernel, which the role has copied: NAME.vmlinuz-DIGEST. The domain names those in use.
 KERNEL_PARTS = ("vmlinuz", "initrd")
 
 

@@ -45,7 +45,7 @@ options:
     type: path
     default: ""
   network:
-    description: A card of its own on C(bridge), the network C(namespace) that the caller has made, or the host's.
+    description: A separate card on C(bridge), the network C(namespace) that the caller has made, or the host's.
     type: str
     choices: [bridge, namespace, host]
     default: bridge
@@ -160,7 +160,7 @@ class Machine:
             run(list(argv))
 
     def _state(self) -> dict[str, Any] | None:
-        """What podman knows of the container; None if there is none, or no podman yet."""
+        """What podman knows of the container; None without such a container or without podman."""
         argv = ["podman", "inspect", "--type", "container", self.name]
         try:
             facts: list[dict[str, Any]] = json.loads(run(argv))

@@ -80,7 +80,7 @@ def _missing(cpu: ET.Element | None, mode: str, facts: Facts) -> list[str]:
 
 
 def timers(domain: ET.Element, facts: Facts) -> Iterator[Step]:
-    """kvmclock is KVM's own clock source, on unless a definition says no. The HPET is on likewise: Linux uses it while
+    """kvmclock is KVM's own clock source, on unless a definition says no. So is the HPET: Linux uses it while
     it boots, and QEMU wakes up for it 260 times a second ever after (measured with QEMU 10.0 and Linux 6.12).
     """
     if not is_x86(domain):
@@ -106,7 +106,7 @@ def timers(domain: ET.Element, facts: Facts) -> Iterator[Step]:
 
 
 def pinning(domain: ET.Element, facts: Facts) -> Iterator[Step]:
-    """Taken when each virtual CPU has a core of its own, all in one NUMA node, and nothing else has them."""
+    """Taken when each virtual CPU has its own core, all in one NUMA node, and nothing else has them."""
     count = vcpus(domain)
     pins = {pin.get("vcpu"): cpus(pin.get("cpuset", "")) for pin in domain.iterfind("cputune/vcpupin")}
     pinned_to = [pins.get(str(number), []) for number in range(count)]

@@ -1,4 +1,4 @@
-"""Every machine answers, as root, and has Python; each obstacle has a message of its own."""
+"""Every machine answers, as root, and has Python; each obstacle has its own message."""
 
 import dataclasses
 import subprocess

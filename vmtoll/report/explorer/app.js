@@ -10,7 +10,7 @@ const COLUMNS = {
   p99: { heading: "p99", metrics: ["tail", "latency_p99"] },
   cpu: { heading: "CPU per request", metrics: ["cpu", "host_cpu"] },
 };
-const CARDS = 100; // runs, likewise
+const CARDS = 100; // runs shown at most
 const MOST = 300; // rows that a browser lays out at once without keeping anyone waiting
 
 const state = () => new URLSearchParams(location.hash.slice(1));

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Usage: idle.sh URI — wait until libvirt's guests used less than a twentieth of a CPU per guest for two seconds.
-# After a minute it ends all the same: a guest that never rests is none that is not up.
+# After a minute it ends all the same: a busy guest is up, too.
 set -eu
 # CPU time of all guests in ns, and how many they are.
 used() {
