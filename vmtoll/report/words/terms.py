@@ -184,13 +184,13 @@ def lab_text(run: Run) -> str:
         return ""
     names = _quoted(run.metal)
     are = "is a container" if len(run.metal) == 1 else "are one container"
-    text = f"{names} {are} on this machine's kernel, not a physical machine of its own."
+    text = f"{names} {are} on this machine's kernel, not a separate physical machine."
     text += _BELOW_METAL.get(run.hardware(run.metal[0]), "")
     if containers := [arm for arm in run.arms if run.kind(arm) is MachineKind.CONTAINER and not arm.is_control]:
         text += (
             f" {_quoted(containers)} {'runs' if len(containers) == 1 else 'run'} in podman on the same kernel:"
-            f" the difference from {names} is what podman adds to systemd-nspawn, not what a container costs on a"
-            " machine of its own."
+            f" the difference from {names} is what podman adds to systemd-nspawn, not what a container costs on"
+            " bare metal."
         )
     return text
 
