@@ -48,6 +48,15 @@ class Site:
     def reload(self) -> None:
         self.server.process.send_signal(signal.SIGHUP)
 
+    def succeed(self, workers: list[int]) -> None:
+        """Reload one worker's server, and add the new worker to `workers`. By then the former one has stopped to
+        listen, which it does once all masters have heard of the new configuration."""
+        former = workers[-1]
+        self.reload()
+        until(lambda: set(self.server.workers()) - set(workers))
+        until(lambda: not Path(f"/proc/{former}").exists() or not listening(former, self.port))
+        workers += set(self.server.workers()) - set(workers)
+
     def kept(self) -> int:
         """How many reloads have failed."""
         return self.server.messages().count("stay in force")
@@ -243,11 +252,10 @@ def test_a_reload_changes_stop_timeout(root: Path, tmp_path: Path) -> None:
     site = Site(tmp_path, tmp_path, "workers = 1", "stop_timeout = 0")
     clients: list[socket.socket] = []
     with site.server.ready() as server, contextlib.ExitStack() as stack:
+        workers = server.workers()
         for timeout in ("1s", "60s"):
-            before = set(server.workers())
             site.write(site.text.replace("stop_timeout = 0", f"stop_timeout = {timeout}"))
-            site.reload()
-            until(lambda: set(server.workers()) - before)  # noqa: B023
+            site.succeed(workers)
             clients.append(stack.enter_context(server.connect(60)))
             clients[-1].sendall(b"GET /f.bin HTTP/1.1\r\nHost: x\r\n\r\n")
             until(lambda: unread(clients[-1]) > 30_000)
@@ -268,10 +276,7 @@ def test_former_generations_are_bounded(root: Path, tmp_path: Path) -> None:
             s = stack.enter_context(server.connect())
             s.sendall(b"GET /f.bin HTTP/1.1\r\nHost: x\r\n\r\n")
             until(lambda: unread(s) > 30_000)  # noqa: B023
-            site.reload()
-            until(lambda: set(server.workers()) - set(workers))  # noqa: B023
-            until(lambda: not listening(workers[-1], site.port))  # noqa: B023
-            workers += set(server.workers()) - set(workers)
+            site.succeed(workers)
         until(lambda: sorted(server.workers()) == sorted(workers[-5:]), 20)
         until(lambda: len(descendants(server.process.pid)) == 10, 20)  # each worker and its master, which is no other's
 
@@ -291,10 +296,7 @@ def test_a_storm_of_reloads(root: Path, tmp_path: Path) -> None:
             clients.append(stack.enter_context(server.connect(60)))
             clients[-1].sendall(b"GET /f.bin?%d HTTP/1.1\r\nHost: x\r\n\r\n" % i)
             until(lambda: unread(clients[-1]) > 30_000)
-            site.reload()
-            until(lambda: set(server.workers()) - set(workers))  # noqa: B023
-            until(lambda: not listening(workers[-1], site.port))  # noqa: B023
-            workers += set(server.workers()) - set(workers)
+            site.succeed(workers)
             most = max(most, len(descendants(server.process.pid)))
         generations = 1 + 2 * 3
         until(lambda: len(server.workers()) == generations, 20)
