@@ -1,6 +1,6 @@
 """A run as analysis needs it: its trials by scenario and arm, its latencies, the facts of its machines."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -82,10 +82,17 @@ class Run(folder.StoredRun):
         """The facts of an environment's machine, for a change or an operation of the one that it is made to; without
         facts where none was recorded.
         """
-        machine_of = self.manifest.experiment.machine_of
-        named = (facts for facts in self.hosts.values() if facts.environment)
-        machine = machine_of(environment)
-        return next((facts for facts in named if machine_of(facts.environment or "") == machine), HostFacts())
+        if environment not in self._machines:
+            machine_of = self.manifest.experiment.machine_of
+            named = (facts for facts in self.hosts.values() if facts.environment)
+            machine = machine_of(environment)
+            of_machine = (facts for facts in named if machine_of(facts.environment or "") == machine)
+            self._machines[environment] = next(of_machine, None) or HostFacts()
+        return self._machines[environment]
+
+    @cached_property
+    def _machines(self) -> dict[str, HostFacts]:
+        return {}
 
     @property
     def controls(self) -> list[Arm]:
@@ -132,6 +139,11 @@ class Run(folder.StoredRun):
     @cached_property
     def disturbances(self) -> dict[tuple[str, Role], Disturbance | None]:
         """Cache: (trial name, role) → the disturbance of that measurement."""
+        return {}
+
+    @cached_property
+    def derived(self) -> dict[Hashable, Any]:
+        """Cache: key → what a package above derives from the run, once."""
         return {}
 
     @cached_property

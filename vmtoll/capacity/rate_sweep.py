@@ -110,8 +110,18 @@ class RateSweep:
         return self.guests in (None, 1) and not self.is_disturbed
 
 
-def rate_sweeps(run: Run) -> list[RateSweep]:
-    """The sweeps of two rates or more, and the searches, of tools that count percentiles from the intended send."""
+def rate_sweeps(run: Run) -> Sequence[RateSweep]:
+    """The sweeps of two rates or more, and the searches, of tools that count percentiles from the intended send.
+
+    Derived once for a run: they read the histograms of all of its trials.
+    """
+    if "rate sweeps" not in run.derived:
+        run.derived["rate sweeps"] = tuple(_rate_sweeps(run))
+    sweeps: tuple[RateSweep, ...] = run.derived["rate sweeps"]
+    return sweeps
+
+
+def _rate_sweeps(run: Run) -> list[RateSweep]:
     tail_workloads = {
         t.scenario.workload for t in run.trials if t.primary and t.primary.response_time.p99_us is not None
     }

@@ -293,8 +293,12 @@ def strip_chart(title: str, caption: str, lanes: Sequence[Lane], unit: str, axis
 
 
 def usable_trials(run: Run, scenario: Scenario, arm: Arm) -> pd.DataFrame:
-    """The trials of a scenario on an arm that are not invalid, by block."""
-    frame = run.frame
-    return frame[
-        (frame["scenario"] == scenario) & (frame["arm"] == arm) & (frame["validity"] != Validity.INVALID.value)
-    ]
+    """The trials of a scenario on an arm that are not invalid, by block; chosen once, so do not change it."""
+    key = ("usable trials", scenario, arm)
+    if key not in run.derived:
+        frame = run.frame
+        run.derived[key] = frame[
+            (frame["scenario"] == scenario) & (frame["arm"] == arm) & (frame["validity"] != Validity.INVALID.value)
+        ]
+    trials: pd.DataFrame = run.derived[key]
+    return trials

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from vmtoll.analysis import availability as shares
@@ -80,8 +81,9 @@ def _requests(trials: pd.DataFrame) -> pd.Series:
 
 
 def _median(values: pd.Series) -> float | None:
-    values = values.dropna().astype(float)
-    return None if values.empty else float(values.median())
+    floats = values.to_numpy(dtype=float, na_value=np.nan)
+    known = floats[~np.isnan(floats)]
+    return float(np.median(known)) if len(known) else None
 
 
 def summaries(run: Run) -> Iterator[dict[str, Cell]]:

@@ -128,8 +128,11 @@ def _panel(axes: Axes, cells: pd.DataFrame, layout: Layout, item: SeriesStyle) -
 def _runs(cells: pd.DataFrame) -> list[tuple[int, int, int]]:
     """(first column, column after the last, latency) of cells that lie side by side."""
     ordered = cells.sort_values(["latency_us", "column"])
-    starts_run = (ordered["column"].diff() != 1) | (ordered["latency_us"].diff() != 0)
-    runs = ordered.groupby(starts_run.cumsum()).agg(
-        first=("column", "min"), last=("column", "max"), y=("latency_us", "min")
-    )
-    return [(int(first), int(last) + 1, int(y)) for first, last, y in runs.itertuples(index=False)]
+    columns, latencies_us = ordered["column"].to_numpy(), ordered["latency_us"].to_numpy()
+    breaks = np.flatnonzero((np.diff(columns) != 1) | (np.diff(latencies_us) != 0)) + 1
+    starts = [0, *breaks] if len(columns) else []
+    ends = [*starts[1:], len(columns)]
+    return [
+        (int(columns[start]), int(columns[end - 1]) + 1, int(latencies_us[start]))
+        for start, end in zip(starts, ends, strict=False)
+    ]
