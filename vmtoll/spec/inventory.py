@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,9 @@ _SKIPPED = re.compile(
     r"|Skipping '(?P<whole>\S+?)'(?= as this is not a valid group)"
 )
 _PARTS = ("hosts", "children", "vars")
+# What decides the answer → Ansible's answer. Ansible takes half a second, and a command reads an inventory twice or
+# three times.
+_READ: dict[Hashable, "subprocess.CompletedProcess[str]"] = {}
 
 
 def _ansible_inventory() -> str:
@@ -62,16 +65,20 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
     }  # fmt: skip
     command = [_ansible_inventory(), "-i", str(path), "--list"]
     command += ["--limit", joined(limit, "kvm_hosts")] if limit else []
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LIMIT_S, check=False,
-            env=environment,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise InventoryError(
-            f"{path}: Ansible did not read it within {_LIMIT_S} s; try `ansible-inventory -i {path} --list`: a script "
-            "or a plugin in it may wait"
-        ) from None
+    key = _all_that_decides(path, limit, environment)
+    if key is None or (done := _READ.get(key)) is None:
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LIMIT_S, check=False,
+                env=environment,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise InventoryError(
+                f"{path}: Ansible did not read it within {_LIMIT_S} s; try `ansible-inventory -i {path} --list`: a "
+                "script or a plugin in it may wait"
+            ) from None
+        if key is not None and not done.returncode:
+            _READ[key] = done
     if done.returncode:
         raise InventoryError(f"{path}: {_cause(done.stderr, path)}")
     unmatched = set(re.findall(r"Could not match supplied host pattern,\s+ignoring:\s+(\S+)", done.stderr))
@@ -92,6 +99,18 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
         inventory_files.refuse_unused_variables(path, data)
     evaluate(path, data)
     return data
+
+
+def _all_that_decides(path: Path, limit: str | None, environment: Mapping[str, str]) -> Hashable:
+    """Return what decides how Ansible reads a plain file of hosts; None where more than that does: for a folder, a
+    script, a plugin's settings, and a file with variables in files beside it.
+    """
+    beside = (path.parent / name for name in ("group_vars", "host_vars"))
+    if not path.is_file() or os.access(path, os.X_OK) or any(folder.exists() for folder in beside):
+        return None
+    text = path.read_bytes()
+    settings = frozenset(item for item in environment.items() if item[0].startswith("ANSIBLE_") or item[0] == "HOME")
+    return None if b"plugin" in text else (text, path.suffix, limit, Path.cwd(), settings)
 
 
 def _cause(stderr: str, path: Path) -> str:

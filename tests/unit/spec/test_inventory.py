@@ -1,5 +1,7 @@
 """The variables of an inventory: known, typed, documented, and each mistake in one sentence."""
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +9,8 @@ import pytest
 from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import Connection, Host, HostVars, markdown_table
 from vmtoll.paths import PROJECT
+from vmtoll.spec import inventory
+from vmtoll.spec.inventory import read_inventory
 from vmtoll.spec.machines import from_data
 
 
@@ -69,3 +73,31 @@ def test_a_wrong_value_is_named_with_inventory_host_and_variable(variables: dict
 
 def test_variables_that_vmtoll_does_not_read_are_unknown() -> None:
     assert HostVars.unknown({"vmtoll_linc": 1, "vmtoll_link": "1gbit", "ansible_host": "x"}) == ["vmtoll_linc"]
+
+
+def test_ansible_is_asked_once_for_a_file_that_has_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor for its copy; each time where variables lie beside it."""
+    asked, run = [], subprocess.run
+
+    def counted(command: list[str], **keys: Any) -> "subprocess.CompletedProcess[str]":
+        asked.append(command)
+        return run(command, **keys)
+
+    monkeypatch.setattr(subprocess, "run", counted)
+    monkeypatch.setattr(inventory, "_READ", {})
+
+    def port(path: Path, limit: str | None = None) -> tuple[int, int]:
+        """A variable as vmtoll reads it, and how often Ansible was asked so far."""
+        hostvars = read_inventory(path, limit)["_meta"]["hostvars"]
+        return hostvars["one"].pop("ansible_port"), len(asked)
+
+    path, text = tmp_path / "lab.yml", "clients: {hosts: {one: {ansible_port: 22}}}\n"
+    path.write_text(text)
+    (tmp_path / "copy.yml").write_text(text)
+    assert [port(path), port(path), port(tmp_path / "copy.yml")] == [(22, 1)] * 3
+    path.write_text(text.replace("22", "23"))
+    assert [port(path), port(path)] == [(23, 2)] * 2
+    assert [port(path, "one"), port(path, "one")] == [(23, 3)] * 2
+    (tmp_path / "host_vars").mkdir()
+    (tmp_path / "host_vars" / "one.yml").write_text("ansible_port: 24\n")
+    assert [port(path), port(path)] == [(24, 4), (24, 5)]
