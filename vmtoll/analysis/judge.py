@@ -251,9 +251,11 @@ class Family:
     @cached_property
     def _p(self) -> Floats:
         low, high = self._low, self._high
-        first_low, first_high = self._first
-        better = np.maximum(above(low, self.rho_weights), above(first_low, self.rho_weights))
-        worse = np.maximum(below(high, self.rho_weights), below(first_high, self.rho_weights))
+        better, worse = above(low, self.rho_weights), below(high, self.rho_weights)
+        if any(self.skewed):
+            first_low, first_high = self._first
+            better = np.maximum(better, above(first_low, self.rho_weights))
+            worse = np.maximum(worse, below(first_high, self.rho_weights))
         better, worse = (
             np.where(self._has_enough_units(fits, 0), p, 1.0) for fits, p in ((low, better), (high, worse))
         )  # fmt: skip

@@ -10,7 +10,7 @@ import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -62,14 +62,36 @@ class Fits:
         return np.asarray(self.error * np.sqrt(self.information))
 
 
-def _whitened(values: Floats, blocks: Sequence[int]) -> tuple[Floats, Floats, Floats]:
-    """Return z, shape (series, RHOS, n); w, shape (RHOS, n); Σ log(1 − φ²), shape (RHOS,)."""
+@dataclass(frozen=True)
+class _Whitening:
+    """What makes these blocks independent at each ρ of RHOS: φ and √(1 − φ²), shape (RHOS, n − 1); w, shape (RHOS, n);
+    Σw² and Σ log(1 − φ²), shape (RHOS,).
+    """
+
+    phi: Floats
+    root: Floats
+    w: Floats
+    weight: Floats
+    log_root: Floats
+
+    def z(self, values: Floats) -> Floats:
+        """Independent values, shape (series, RHOS, n); `values`: shape (series, n)."""
+        first = values[:, None, :1].repeat(len(RHOS), axis=1)
+        steps = (values[:, None, 1:] - self.phi * values[:, None, :-1]) / self.root
+        return np.concatenate([first, steps], axis=2)
+
+    def z_at(self, rho_index: int, values: Floats) -> Floats:
+        """The same of one series at one ρ; `values`: shape (n,)."""
+        steps = (values[1:] - self.phi[rho_index] * values[:-1]) / self.root[rho_index]
+        return np.concatenate([values[:1], steps])
+
+
+@lru_cache(maxsize=64)
+def _whitening(blocks: tuple[int, ...]) -> _Whitening:
     phi = RHOS[:, None] ** np.diff(blocks)
     root = np.sqrt(1 - phi**2)
-    first = values[:, None, :1].repeat(len(RHOS), axis=1)
-    z = np.concatenate([first, (values[:, None, 1:] - phi * values[:, None, :-1]) / root], axis=2)
     w = np.concatenate([np.ones((len(RHOS), 1)), (1 - phi) / root], axis=1)
-    return z, w, 2 * np.log(root).sum(axis=1)
+    return _Whitening(phi, root, w, (w**2).sum(axis=1), 2 * np.log(root).sum(axis=1))
 
 
 def fit(series: Sequence[Series], floor: float = SPREAD_FLOOR) -> Fits:
@@ -85,8 +107,8 @@ def fit(series: Sequence[Series], floor: float = SPREAD_FLOOR) -> Fits:
         if n == 0:
             continue
         values = np.array([series[row].values for row in rows], dtype=float)
-        z, w, log_root = _whitened(values, blocks)
-        weight = (w**2).sum(axis=1)
+        whitening = _whitening(blocks)
+        z, w, weight = whitening.z(values), whitening.w, whitening.weight
         mean[rows] = (z * w).sum(axis=2) / weight
         information[rows] = weight
         if n == 1:
@@ -96,7 +118,7 @@ def fit(series: Sequence[Series], floor: float = SPREAD_FLOOR) -> Fits:
         error[rows] = np.sqrt(floored_squares / (n - 1) / weight)
         freedom[rows], varies[rows] = n - 1, squares[:, 0] > _NO_SPREAD
         log_squares = np.log(np.maximum(squares, _NO_SPREAD))
-        likelihood[rows] = -(log_root + np.log(weight) + (n - 1) * log_squares) / 2
+        likelihood[rows] = -(whitening.log_root + np.log(weight) + (n - 1) * log_squares) / 2
     return Fits(mean, error, information, likelihood, freedom, varies)
 
 
@@ -128,8 +150,8 @@ def _effective_series(series: Sequence[Series], rho_index: int) -> float:
     residuals, present = np.zeros((count, len(blocks))), np.zeros((count, len(blocks)))
     for row, each in enumerate(series):
         columns = [blocks[block] for block in each.blocks]
-        z, w, _ = _whitened(np.array([each.values]), each.blocks)
-        z_row, w_row = z[0, rho_index], w[rho_index]
+        whitening = _whitening(each.blocks)
+        z_row, w_row = whitening.z_at(rho_index, np.array(each.values)), whitening.w[rho_index]
         residuals[row, columns] = z_row - (z_row @ w_row) / (w_row @ w_row) * w_row
         present[row, columns] = 1
     common = present @ present.T
