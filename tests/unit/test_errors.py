@@ -29,10 +29,15 @@ def template(node: ast.expr) -> Iterator[str]:
             yield "{}"
 
 
+def called(function: ast.expr) -> str:
+    """The last part of a function's name."""
+    return getattr(function, "attr", getattr(function, "id", ""))
+
+
 def messages(file: Path) -> Iterator[tuple[str, str]]:
     """Where an error is made, and its text."""
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-        if isinstance(node, ast.Call) and node.args and ast.unparse(node.func).rpartition(".")[2] in OURS:
+        if isinstance(node, ast.Call) and node.args and called(node.func) in OURS:
             yield from ((f"{file.relative_to(PROJECT)}:{node.lineno}", text) for text in template(node.args[0]))
 
 
