@@ -87,6 +87,7 @@ def test_a_difference_of_kin_shows_the_values_of_all(tmp_path: Path) -> None:
         ({"apply": "make", "differs_in": ["binary"]}, FactStatus.DECLARED, "Declared differences: "),
     ],
 )
+@pytest.mark.usefixtures("without_charts")
 def test_the_report_shows_what_a_change_did(
     tmp_path: Path, change: dict[str, object], status: FactStatus, title: str
 ) -> None:
@@ -108,6 +109,7 @@ def test_the_report_shows_what_a_change_did(
     assert {fact.name for fact in equality(load_run(folder))} == {name, other}, "of a single machine nothing else"
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_the_report_shows_what_one_side_lacks(tmp_path: Path) -> None:
     run = load_run(run_of(tmp_path, AES, None))
     assert analyse(run).undeclared_differences == 1

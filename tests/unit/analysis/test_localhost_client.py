@@ -25,6 +25,7 @@ def _run(folder: Path, client: ClientPlace) -> tuple[Run, RunAnalysis]:
 
 
 @pytest.mark.parametrize("client", ClientPlace)
+@pytest.mark.usefixtures("without_charts")
 def test_notes_and_report_name_a_client_on_the_machine(tmp_path: Path, client: ClientPlace) -> None:
     run, analysis = _run(tmp_path, client)
     (comparison,) = analysis.comparisons

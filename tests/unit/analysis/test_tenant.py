@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("metal", [True, False])
+@pytest.mark.usefixtures("without_charts")
 def test_what_needs_the_host_is_not_seen(tmp_path: Path, *, metal: bool) -> None:
     guests = ("kvm-default",) if metal else ("kvm-default", "kvm-multiqueue")
     run = load_run(make_run(tmp_path, Truth({"nginx": 0.9}, metal=metal, guests=guests, unseen_hosts=guests)))
@@ -35,6 +36,7 @@ def test_what_needs_the_host_is_not_seen(tmp_path: Path, *, metal: bool) -> None
     assert page.count(words.because_text(verdict, words.Sides("a", "b"))) == 1
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_host_that_is_seen_has_no_banner(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path, Truth()))
     analysis = analyse(run)

@@ -153,6 +153,7 @@ def test_more_blocks_decide_a_claim(tmp_path: Path) -> None:
     assert analyse(last).claims[0].outcome is Outcome.CONFIRMED
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_the_report_states_first_how_the_run_ended(tmp_path: Path) -> None:
     found = look(6, 0.6).model_copy(update={"decided": 4, "narrow": 1})
     run = run_of(tmp_path, Truth(), [found], stopped="narrow")

@@ -135,6 +135,7 @@ def test_guests_per_host_are_those_of_the_objective_asked_for(guests: Run) -> No
     assert most(guests, Slo(P99_MS / 2)) == [(), (), ()]
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_the_command_and_the_report_give_guests_per_host(guests: Run) -> None:
     planning = assess_capacity(guests, SLO, Demand(800))
     (said,) = sharing_and_scaling_sentences(planning)
@@ -143,6 +144,7 @@ def test_the_command_and_the_report_give_guests_per_host(guests: Run) -> None:
     assert said in render(guests, analyse(guests))
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_without_a_guest_alone_only_the_number_of_guests_follows(tmp_path: Path) -> None:
     run = made(tmp_path, (2, 4), accelerator=Accelerator.TCG)
     planning = assess_capacity(run, SLO, Demand(800))

@@ -177,6 +177,7 @@ def test_the_answer_its_page_and_its_command(tmp_path: Path) -> None:
     assert document["density"][0]["guests"] == {"low": 2, "mid": 2, "high": 2}
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_ksm_on_and_off_have_an_answer_each(tmp_path: Path) -> None:
     run = run_of(tmp_path, 2.5, guests=("ksm-on", "ksm-off"))
     answers = {answer.environment: answer for answer in carried_guests(run)}
@@ -225,6 +226,7 @@ def test_few_blocks_show_no_number(tmp_path: Path) -> None:
     assert hosts_for(9, answer) == ByEnd(None, 6, 6)
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_the_words_of_a_density(tmp_path: Path) -> None:
     runs = {
         "two and a half": run_of(tmp_path / "two", 2.5),

@@ -326,6 +326,7 @@ def searched(parent: Path, what: Truth) -> Run:
     return load_run(path)
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_search_reports_what_it_did_not_measure(tmp_path: Path) -> None:
     run = searched(tmp_path, truth(blocks=6))
     metal = side(assess_capacity(run, SLO), "metal")
@@ -350,6 +351,7 @@ def test_a_result_of_a_search_holds_at_lower_rates(tmp_path: Path) -> None:
     assert low(searched(tmp_path / "missed", truth(loads=loads, change=failing(1900, None, 0.003)))) == 1500
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_search_is_not_compared_but_other_workloads_of_its_run_are(tmp_path: Path) -> None:
     run = searched(tmp_path, truth(loads=(closed_load(), *STEPS), aa=True))
     analysis = analyse(run)
@@ -424,6 +426,7 @@ def test_the_command(sweep: Path, tmp_path: Path, vmtoll: Callable[..., tuple[in
     assert "vmtoll run tails" in err
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_the_report_of_a_sweep_has_a_section(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path / "a", truth(loads=STEPS[:2])))
     assert default_slo(run) == Slo(50), "the deadline of the sweep itself"

@@ -115,6 +115,7 @@ ANOTHER_GUEST: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_the_words_of_exits(run: Run, exits: ExplainedExits) -> None:
     page = html.render(run, analyse(run))
     some = replace(exits, us_per_request=Amount(14, 13, 15), more_us=Amount(19, 18, 20))
@@ -137,6 +138,7 @@ def test_the_words_of_exits(run: Run, exits: ExplainedExits) -> None:
     assert page.count(words.exits_text(exits)) == 2, "at the top, and in its section"
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_exits_of_a_guest_are_compared_with_those_of_the_baseline(tmp_path: Path) -> None:
     """A baseline that is a guest has exits of its own, and needs no more CPU than itself."""
     guests = ("kvm-default", "kvm-tuned")
@@ -150,6 +152,7 @@ def test_exits_of_a_guest_are_compared_with_those_of_the_baseline(tmp_path: Path
     assert "metal" not in words.exits_text(compared) + words.exits_text(baseline)
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_run_without_explained_trials_has_no_such_section(tmp_path: Path) -> None:
     plain = load_run(make_run(tmp_path, Truth()))
     assert explained_exits(plain) == ()

@@ -125,6 +125,7 @@ def test_the_words_of_starts(run: Run) -> None:
     assert all(" ".join(line.split()) in " ".join(text.split()) for line in lines)
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_run_of_one_guest_begins_with_its_start(tmp_path: Path) -> None:
     run = started_run(tmp_path, Truth(metal=False, guests=("kvm-default",), loads=(rate_load(100),), aa=False))
     analysis = analyse(run)
@@ -143,6 +144,7 @@ def test_starts_that_all_failed_have_no_longest_part(run: Run) -> None:
     assert words.longest_text(all_failed(run)) == ""
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_run_without_starts_has_none(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path, Truth()))
     analysis = analyse(run)

@@ -19,7 +19,7 @@ from vmtoll.report import html, replication, words
 from vmtoll.report.explorer import write_site
 from vmtoll.report.tables import summaries
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_charts")]
 
 GUEST = Arm("kvm-default")
 SENTENCES = {kind: sentence for kind, (sentence, _) in words.KVM_HARDWARE.items()}

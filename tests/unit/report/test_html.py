@@ -162,6 +162,7 @@ def test_is_the_same_when_repeated(emulated: tuple[Path, str]) -> None:
     assert report_of(page.parent).read_text(encoding="utf-8") == text
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_kvm_run_has_no_emulation_banner(tmp_path: Path) -> None:
     undeclared = [{"fact": "sysctls: net.core.somaxconn", "values": {"metal": "4096", "kvm-default": "128"}}]
     truth = Truth({"nginx": 0.9}, link="100mbit", undeclared=undeclared, aa=False)
@@ -211,6 +212,7 @@ def inside_the_server(text: str) -> list[list[str]]:
     return [re.findall(r"<t[hd][^>]*>([^<]*)<", row) for row in table.split("<tr>")[1:]]
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_server_times_are_shown_with_the_clients_times(tmp_path: Path) -> None:
     """Under the tool whose latencies are shown: siege logs none, so the cross-check; only of servers that tell."""
 
@@ -233,6 +235,7 @@ def test_server_times_are_shown_with_the_clients_times(tmp_path: Path) -> None:
         assert all(float(cell.replace(",", "")) > 0 for cell in row[2:5]), "what the client saw"
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_waits_for_a_cpu_are_shown_with_a_sentence_on_the_longest(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
         figures = {"server_wait_us_per_request": 0.5, "server_cpu_us_per_request": 50.0}
@@ -263,6 +266,7 @@ def test_no_table_without_server_times(emulated: tuple[Path, str]) -> None:
     assert "Inside the server" not in emulated[1]
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_server_that_was_skipped_keeps_its_row(tmp_path: Path) -> None:
     run = make_run(tmp_path, Truth(SERVERS))
     meta = json.loads((run / "run.json").read_text())
@@ -279,6 +283,7 @@ def test_a_server_that_was_skipped_keeps_its_row(tmp_path: Path) -> None:
     assert Page(text).wrong == []
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_banners_know_how_many_guests_there_are(tmp_path: Path) -> None:
     for metal, said in ((True, "Software emulated the guest."), (False, "Software emulated the guests.")):
         guests = ("kvm-default",) if metal else ("kvm-2009", "kvm-default")

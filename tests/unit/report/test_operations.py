@@ -98,6 +98,7 @@ def test_the_page_and_the_terminal_have_what_was_noticed(run: Run) -> None:
     assert set(words.operation_lines(effect)) <= set(text.splitlines())
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_what_libvirt_says_of_a_migration_is_beside_the_blackout(run: Run) -> None:
     migrations = [
         MigrationFigures(total_s=6, downtime_ms=200 + block, memory_mib=256, disk_mib=4096) for block in range(6)
@@ -120,6 +121,7 @@ def test_what_libvirt_says_of_a_migration_is_beside_the_blackout(run: Run) -> No
     assert stored.migration["disk_mib"] == Amount(4096, 4096, 4096)
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_brownout_that_outlasts_the_load_is_said_to_be_longer(run: Run) -> None:
     def ended(trial: TrialRecord) -> TrialRecord:
         return replace(trial, operation=trial.operation and replace(trial.operation, is_over=trial.block > 2))
@@ -130,6 +132,7 @@ def test_a_brownout_that_outlasts_the_load_is_said_to_be_longer(run: Run) -> Non
     assert text in str(terminal.summary(run, analysis, terminal.rows_of(analysis)))
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_run_without_operations_has_none(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path, Truth()))
     analysis = analyse(run)
