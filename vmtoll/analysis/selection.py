@@ -27,6 +27,7 @@ from vmtoll.model.workload import listed
 from vmtoll.statistics.thresholds import NATURAL_FACTOR
 
 TrialFigure = Callable[[TrialRecord], float | None]
+Figures = Mapping[int, float]  # by block
 KNEE = 0.9  # a step counts as served if this share of its offered rate comes back in time
 # Metrics that count failures also use the trials that were refused for failures. Metric → how the figures of a block
 # become one figure: a failure in one combination must not hide behind the others.
@@ -39,27 +40,19 @@ _PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 
 @dataclass(frozen=True)
-class FigureBounds:
-    """The least and the largest figure of each block that findings and lost trials allow."""
-
-    low: Mapping[int, float]
-    high: Mapping[int, float]
-
-
-@dataclass(frozen=True)
 class Selection:
     """The figures of some trials, by block, for a metric: a column of trials.csv, or a figure of a whole rate sweep.
-    `figures`: as measured; `bounds`: as far as findings and lost trials allow, which may have more blocks;
-    `bounds_without_client`: the same without the client's own CPU time, which counts on both sides or on neither;
+    `figures`: as measured; `lows`, `highs`: as far as findings and lost trials allow, which may have more blocks, with
+    the client's own CPU time and without it, because it counts on both sides or on neither;
     `limited`: trials that the client or the link limited; `limits`: the findings that say so; `open_blocks`: blocks in
     which that leaves an end open.
     """
 
     metric: str
     outcomes: tuple[TrialOutcome, ...]
-    figures: Mapping[int, float]
-    bounds: FigureBounds
-    bounds_without_client: FigureBounds
+    figures: Figures
+    lows: tuple[Figures, Figures]
+    highs: tuple[Figures, Figures]
     limited: tuple[TrialRecord, ...] = ()
     limits: frozenset[Code] = frozenset()
     open_blocks: frozenset[int] = frozenset()
@@ -140,7 +133,7 @@ def _selection(side: Side, metric: str, trial_figure: TrialFigure) -> Selection:
     figures_by_trial = {outcome.trial.key: outcome.figure for outcome in outcomes if outcome.figure}
     figures = _by_block(side, metric, {key: figure.value for key, figure in figures_by_trial.items()})
 
-    def bounds_of(trial_figures: Mapping[tuple[int, int], BoundedFigure]) -> FigureBounds:
+    def ends_of(trial_figures: Mapping[tuple[int, int], BoundedFigure]) -> tuple[Figures, Figures]:
         mids = _by_block(side, metric, {key: figure.value for key, figure in trial_figures.items()}).values()
         least, most = (min(mids), max(mids)) if mids and not is_count else (-math.inf, math.inf)
         low, high = ({key: getattr(figure, end) for key, figure in trial_figures.items()} for end in ("low", "high"))
@@ -151,17 +144,19 @@ def _selection(side: Side, metric: str, trial_figure: TrialFigure) -> Selection:
                 low |= dict.fromkeys(lost, min(measured) / NATURAL_FACTOR)
             else:
                 high |= dict.fromkeys(lost, max(measured) * NATURAL_FACTOR)
-        return FigureBounds(
+        return (
             {b: max(value, least / NATURAL_FACTOR) for b, value in _by_block(side, metric, low).items()},
             {b: min(value, most * NATURAL_FACTOR) for b, value in _by_block(side, metric, high).items()},
         )
 
+    low, high = ends_of(figures_by_trial)
+    low_alone, high_alone = ends_of({key: figure.without_client for key, figure in figures_by_trial.items()})
     return Selection(
         metric,
         outcomes,
         figures,
-        bounds_of(figures_by_trial),
-        bounds_of({key: figure.without_client for key, figure in figures_by_trial.items()}),
+        (low, low_alone),
+        (high, high_alone),
         tuple(side.limited),
         frozenset(code for t in side.limited for code in side.measure.limits & t.limits(side.measure.role)),
         frozenset(
