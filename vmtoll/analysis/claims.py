@@ -72,16 +72,16 @@ def bounds_of(selections: Sequence[Selection]) -> Bounds | None:
     """log(first ÷ second) by block, or the figures of a single selection, as measured and as far as findings allow. For
     a ratio None without a common block, or if a figure is not above zero.
     """
-    of, *others = selections
-    if not others:
-        return Bounds(_series(min, of.lows), _series(min, (of.figures,)), _series(max, of.highs))
-    (over,) = others
+    of, over = selections[0], selections[-1]
+    (lows, highs), (other_lows, other_highs) = (zip(*each.ends, strict=True) for each in (of, over))
+    if len(selections) == 1:
+        return Bounds(_series(min, lows), _series(min, [of.figures]), _series(max, highs))
     if not of.figures.keys() & over.figures.keys() or min(*of.figures.values(), *over.figures.values()) <= 0:
         return None
     return Bounds(
-        _series(min, map(_log_ratios, of.lows, over.highs)),
+        _series(min, map(_log_ratios, lows, other_highs)),
         _series(min, [_log_ratios(of.figures, over.figures)]),
-        _series(max, map(_log_ratios, of.highs, over.lows)),
+        _series(max, map(_log_ratios, highs, other_lows)),
     )
 
 

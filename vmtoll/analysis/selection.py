@@ -7,6 +7,7 @@ its steps.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from statistics import median
 
@@ -40,31 +41,77 @@ _PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 
 @dataclass(frozen=True)
-class Selection:
-    """The figures of some trials, by block, for a metric: a column of trials.csv, or a figure of a whole rate sweep.
-    `figures`: as measured; `lows`, `highs`: as far as findings and lost trials allow, which may have more blocks, with
-    the client's own CPU time and without it, because it counts on both sides or on neither;
-    `limited`: trials that the client or the link limited; `limits`: the findings that say so; `open_blocks`: blocks in
-    which that leaves an end open.
-    """
+class Selection(Side):
+    """The trials of a side of a claim, for a metric: a column of trials.csv, or a figure of a whole rate sweep."""
 
     metric: str
-    outcomes: tuple[TrialOutcome, ...]
-    figures: Figures
-    lows: tuple[Figures, Figures]
-    highs: tuple[Figures, Figures]
-    limited: tuple[TrialRecord, ...] = ()
-    limits: frozenset[Code] = frozenset()
-    open_blocks: frozenset[int] = frozenset()
+
+    @cached_property
+    def _by_trial(self) -> Mapping[tuple[int, int], BoundedFigure]:
+        return {outcome.trial.key: outcome.figure for outcome in self.outcomes if outcome.figure}
+
+    @cached_property
+    def figures(self) -> Figures:
+        """As measured."""
+        return self._by_block({key: figure.value for key, figure in self._by_trial.items()})
+
+    @cached_property
+    def ends(self) -> tuple[tuple[Figures, Figures], tuple[Figures, Figures]]:
+        """The least and the largest figures that findings and lost trials allow, which may have more blocks: with the
+        client's own CPU time, and without it. It counts on both sides or on neither.
+        """
+        without_client = {key: figure.without_client for key, figure in self._by_trial.items()}
+        return self._ends(self._by_trial), self._ends(without_client)
+
+    def _ends(self, figures: Mapping[tuple[int, int], BoundedFigure]) -> tuple[Figures, Figures]:
+        low, high = ({key: getattr(figure, end) for key, figure in figures.items()} for end in ("low", "high"))
+        if not figures or self.measure.quantity.nature is Nature.COUNT:
+            return self._by_block(low), self._by_block(high)
+        # A lost trial counts as twice as bad as the worst of its side.
+        lost = [o.trial.key for o in self.outcomes if not o.figure and o.lost]
+        measured = [figure.value for figure in figures.values()]
+        if self.measure.higher_is_better:
+            low |= dict.fromkeys(lost, min(measured) / NATURAL_FACTOR)
+        else:
+            high |= dict.fromkeys(lost, max(measured) * NATURAL_FACTOR)
+        mids = self._by_block({key: figure.value for key, figure in figures.items()}).values()
+        least, most = (min(mids) / NATURAL_FACTOR, max(mids) * NATURAL_FACTOR) if mids else (-math.inf, math.inf)
+        return (
+            {block: max(value, least) for block, value in self._by_block(low).items()},
+            {block: min(value, most) for block, value in self._by_block(high).items()},
+        )
+
+    def _by_block(self, values: Mapping[tuple[int, int], float]) -> dict[int, float]:
+        """Block → one figure over its combinations of arm and scenario, from the figure of each trial by its key. For a
+        metric of SWEEPS a sweep is one. A block that lacks a combination of another block is left out.
+        """
+        combinations: dict[int, dict[object, float]] = {}
+        for block, members in by_block([trial for trial in self.trials if trial.key in values]).items():
+            if self.metric in SWEEPS:
+                ordered = sorted(members, key=_sweep)
+                combinations[block] = {
+                    key: SWEEPS[self.metric]([(t.offered.offered_rps or math.nan, values[t.key]) for t in steps])
+                    for key, steps in groupby(ordered, key=_sweep)
+                }
+            else:
+                combinations[block] = {(t.arm, t.scenario): values[t.key] for t in members}
+        all_combinations = {combination for figures in combinations.values() for combination in figures}
+        combine = FAILURE_METRICS.get(self.metric, median)
+        return {
+            block: float(combine(list(figures.values())))
+            for block, figures in combinations.items()
+            if len(figures) == len(all_combinations)
+        }
 
     @property
-    def trials(self) -> list[TrialRecord]:
-        return [outcome.trial for outcome in self.outcomes]
+    def limits(self) -> frozenset[Code]:
+        """The findings that say that the client or the link limited a trial."""
+        return frozenset(c for t in self.limited for c in self.measure.limits & t.limits(self.measure.role))
 
     @property
-    def used(self) -> list[TrialRecord]:
-        """The trials that have a figure."""
-        return [outcome.trial for outcome in self.outcomes if outcome.figure]
+    def open_blocks(self) -> frozenset[int]:
+        """The blocks in which that leaves an end open."""
+        return frozenset(o.trial.block for o in self.outcomes if o.figure and o.figure.is_limited)
 
     @property
     def refused(self) -> frozenset[Code]:
@@ -125,44 +172,10 @@ def figures_of_sides(
 
 
 def _selection(side: Side, metric: str, trial_figure: TrialFigure) -> Selection:
-    is_count = side.measure.quantity.nature is Nature.COUNT
-    outcomes = tuple(
-        _count_outcome(outcome, metric, trial_figure) if is_count else outcome for outcome in side.outcomes
-    )
-    side = Side(outcomes, side.measure)
-    figures_by_trial = {outcome.trial.key: outcome.figure for outcome in outcomes if outcome.figure}
-    figures = _by_block(side, metric, {key: figure.value for key, figure in figures_by_trial.items()})
-
-    def ends_of(trial_figures: Mapping[tuple[int, int], BoundedFigure]) -> tuple[Figures, Figures]:
-        mids = _by_block(side, metric, {key: figure.value for key, figure in trial_figures.items()}).values()
-        least, most = (min(mids), max(mids)) if mids and not is_count else (-math.inf, math.inf)
-        low, high = ({key: getattr(figure, end) for key, figure in trial_figures.items()} for end in ("low", "high"))
-        if figures_by_trial and not is_count:  # a lost trial counts as twice as bad as the worst of its side
-            lost = [o.trial.key for o in outcomes if not o.figure and o.lost]
-            measured = [figure.value for figure in trial_figures.values()]
-            if side.measure.higher_is_better:
-                low |= dict.fromkeys(lost, min(measured) / NATURAL_FACTOR)
-            else:
-                high |= dict.fromkeys(lost, max(measured) * NATURAL_FACTOR)
-        return (
-            {b: max(value, least / NATURAL_FACTOR) for b, value in _by_block(side, metric, low).items()},
-            {b: min(value, most * NATURAL_FACTOR) for b, value in _by_block(side, metric, high).items()},
-        )
-
-    low, high = ends_of(figures_by_trial)
-    low_alone, high_alone = ends_of({key: figure.without_client for key, figure in figures_by_trial.items()})
-    return Selection(
-        metric,
-        outcomes,
-        figures,
-        (low, low_alone),
-        (high, high_alone),
-        tuple(side.limited),
-        frozenset(code for t in side.limited for code in side.measure.limits & t.limits(side.measure.role)),
-        frozenset(
-            o.trial.block for o in outcomes if o.figure and o.figure.is_limited
-        ),
-    )  # fmt: skip
+    outcomes = side.outcomes
+    if side.measure.quantity.nature is Nature.COUNT:
+        outcomes = tuple(_count_outcome(outcome, metric, trial_figure) for outcome in outcomes)
+    return Selection(outcomes, side.measure, metric)
 
 
 def _count_outcome(outcome: TrialOutcome, metric: str, trial_figure: TrialFigure) -> TrialOutcome:
@@ -239,29 +252,6 @@ def _is_time(metric: str) -> bool:
 
 def _is_rate(metric: str) -> bool:
     return metric.endswith(("_rps", "_mb_per_s")) or metric in {"transactions", "transferred_mb"}
-
-
-def _by_block(side: Side, metric: str, values: Mapping[tuple[int, int], float]) -> dict[int, float]:
-    """Block → one figure over its combinations of arm and scenario, from the figure of each trial by its key. For a
-    metric of SWEEPS a sweep is one. A block that lacks a combination of another block is left out.
-    """
-    combinations: dict[int, dict[object, float]] = {}
-    for block, members in by_block([trial for trial in side.trials if trial.key in values]).items():
-        if metric in SWEEPS:
-            ordered = sorted(members, key=_sweep)
-            combinations[block] = {
-                key: SWEEPS[metric]([(t.offered.offered_rps or math.nan, values[t.key]) for t in steps])
-                for key, steps in groupby(ordered, key=_sweep)
-            }
-        else:
-            combinations[block] = {(t.arm, t.scenario): values[t.key] for t in members}
-    all_combinations = {combination for figures in combinations.values() for combination in figures}
-    combine = FAILURE_METRICS.get(metric, median)
-    return {
-        block: float(combine(list(figures.values())))
-        for block, figures in combinations.items()
-        if len(figures) == len(all_combinations)
-    }
 
 
 def _sweep(trial: TrialRecord) -> tuple[str, str, str]:
