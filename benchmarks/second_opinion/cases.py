@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from vmtoll.analysis.judge import Evidence, Family, control_differences
-from vmtoll.analysis.judged import ratio_fields
 from vmtoll.analysis.pairs import Bounds
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.tuning_steps import METRICS as STEP_METRICS
@@ -159,9 +158,7 @@ def judge_case(case: Json) -> list[Json]:
     answers = []
     for members, margin in families(case):
         family = Family([_evidence(metric, row) for metric, row in members], margin)
-        for evidence, judgement in zip(family.evidence, family.judge(), strict=True):
-            fields = ratio_fields(evidence, judgement, family)
-            answers.append(_result(json.loads(json.dumps(fields, default=_known))))
+        answers += [_result(json.loads(json.dumps(vars(judged), default=_known))) for judged in family.judge()]
     return answers
 
 

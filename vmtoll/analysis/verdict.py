@@ -2,17 +2,16 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from vmtoll.analysis.availability import availability, reliability
 from vmtoll.analysis.claims import judge_claims
 from vmtoll.analysis.equality import OPEN_STATUSES, equality
 from vmtoll.analysis.first_answers import start_figures
 from vmtoll.analysis.judge import Family, in_ratio
-from vmtoll.analysis.judged import Control, controls_of, evidence_of, judged_fields
+from vmtoll.analysis.judged import Control, controls_of, evidence_of, with_trials
 from vmtoll.analysis.levels import percentile_level
 from vmtoll.analysis.limiters import limiter
 from vmtoll.analysis.operations import operation_effects
@@ -40,6 +39,7 @@ from vmtoll.model.trial import Arm, ClientPlace, MachineKind, Scenario, TrialRec
 from vmtoll.model.verdict import (
     Comparison,
     ControlEffects,
+    Judged,
     Kind,
     RunAnalysis,
     Verdict,
@@ -142,8 +142,8 @@ def _comparisons(
     for ((key, name), (pairs, control)), evidence_row, judgement in zip(
         pairs_by_key.items(), evidence, family.judge(), strict=True
     ):
-        fields = judged_fields(pairs, evidence_row, judgement, family)
-        verdicts[key, name] = _verdict(run, *key, METRICS[name], pairs, control, fields)
+        judged = with_trials(pairs, evidence_row, judgement)
+        verdicts[key, name] = _verdict(run, *key, METRICS[name], pairs, control, judged)
     comparisons = tuple(
         Comparison(
             scenario=scenario,
@@ -163,7 +163,7 @@ def _comparisons(
 
 def _verdict(
     run: Run, scenario: Scenario, arm: Arm, metric: Metric, pairs: Pairs, control: Control | None,
-    fields: Mapping[str, Any],
+    judged: Judged,
 ) -> Verdict:  # fmt: skip
     role = pairs.measure.role
     shares = [availability(run.trials_of(scenario, side), role) for side in (run.baseline, arm)]
@@ -190,7 +190,7 @@ def _verdict(
         baseline_limiter=limiter(run, pairs.baseline.used, role),
         compared_limiter=limiter(run, pairs.compared.used, role),
         notes=tuple(note for note in notes if note),
-        **fields,
+        **vars(judged),
     )
 
 

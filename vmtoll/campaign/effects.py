@@ -22,8 +22,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from vmtoll.analysis.judge import Evidence, Family, Judgement, control_differences, in_ratio
-from vmtoll.analysis.judged import ratio_fields
+from vmtoll.analysis.judge import Evidence, Family, control_differences, in_ratio
 from vmtoll.analysis.pairs import Bounds
 from vmtoll.campaign.dataset import BedComparison, BedControl, BedTrials, Dataset, Failure, Latency, MachineLoad
 from vmtoll.campaign.facets import Fleet, fleet
@@ -31,7 +30,7 @@ from vmtoll.model.finding import Code, Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.metric import METRICS, Loop, loop_of
 from vmtoll.model.trial import Accelerator, Arm, Scenario
-from vmtoll.model.verdict import Cause, Doubt, Estimate, Kind, SideCounts, Verdict, VerdictReason
+from vmtoll.model.verdict import Cause, Doubt, Estimate, Judged, Kind, SideCounts, Verdict, VerdictReason
 from vmtoll.statistics.series import Series
 from vmtoll.statistics.student import Interval, Mean, half_width, mean_of
 from vmtoll.statistics.thresholds import MARGIN, MIN_TEST_BEDS
@@ -198,10 +197,8 @@ def _judge_family(rows: Beds, control_widening: Mapping[ControlKey, float], marg
     for row in sorted(rows, key=_sort_key):
         groups.setdefault(_comparison_key(row), []).append(row)
     evidence = [_evidence(figures, control_widening) for figures in groups.values()]
-    family = Family(evidence, margin)
     return [
-        _effect(key, figures, evidence_row, judgement, family)
-        for (key, figures), evidence_row, judgement in zip(groups.items(), evidence, family.judge(), strict=True)
+        _effect(*group, judged) for group, judged in zip(groups.items(), Family(evidence, margin).judge(), strict=True)
     ]
 
 
@@ -231,7 +228,7 @@ def _evidence(figures: Beds, control_widening: Mapping[ControlKey, float]) -> Ev
     )
 
 
-def _effect(key: ComparisonKey, figures: Beds, evidence: Evidence, judgement: Judgement, family: Family) -> Effect:
+def _effect(key: ComparisonKey, figures: Beds, judged: Judged) -> Effect:
     experiment, scenario, baseline, arm, accelerator, hardware = key
     logs = [row.mid for row in figures if row.mid is not None]
     mean = mean_of(logs) if logs else None
@@ -244,13 +241,15 @@ def _effect(key: ComparisonKey, figures: Beds, evidence: Evidence, judgement: Ju
         accelerator=accelerator,
         hardware=hardware,
         verdict=Verdict(
-            metric=evidence.metric,
+            metric=figures[0].metric,
             role=roles.pop() if len(roles) == 1 else None,
             tool=", ".join(tools),
-            baseline=SideCounts(limited=sum(row.limited_baseline for row in figures)),
-            compared=SideCounts(limited=sum(row.limited_compared for row in figures)),
-            doubts=_doubts(figures),
-            **ratio_fields(evidence, judgement, family),
+            **vars(judged)
+            | {
+                "baseline": SideCounts(limited=sum(row.limited_baseline for row in figures)),
+                "compared": SideCounts(limited=sum(row.limited_compared for row in figures)),
+                "doubts": _doubts(figures),
+            },
         ),
         blocks=sum(row.blocks for row in figures),
         between_sd=_between_sd(mean, figures),
