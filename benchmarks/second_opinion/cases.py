@@ -15,11 +15,11 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from vmtoll.analysis.judge import Evidence, Family, control_differences
 from vmtoll.analysis.pairs import Bounds
@@ -27,7 +27,7 @@ from vmtoll.analysis.run import load_run
 from vmtoll.analysis.tuning_steps import METRICS as STEP_METRICS
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.metric import METRICS, Loop, Metric
-from vmtoll.model.verdict import DIGITS, Kind, to_json
+from vmtoll.model.verdict import DIGITS, Judged, Kind, to_json
 from vmtoll.paths import PROJECT
 from vmtoll.statistics.series import Floats, Series, is_skewed
 
@@ -149,8 +149,7 @@ def families(analysis: Json) -> Iterator[tuple[list[tuple[Metric, Json]], float 
     yield [(metric, step) for metric, step in steps if step.get("kind") != Kind.NOT_JUDGED], None
 
 
-def _known(value: Any) -> Json:
-    return {name: each for name, each in asdict(value).items() if each is not None}
+_JUDGED = TypeAdapter(Judged)
 
 
 def judge_case(case: Json) -> list[Json]:
@@ -158,7 +157,7 @@ def judge_case(case: Json) -> list[Json]:
     answers = []
     for members, margin in families(case):
         family = Family([_evidence(metric, row) for metric, row in members], margin)
-        answers += [_result(json.loads(json.dumps(vars(judged), default=_known))) for judged in family.judge()]
+        answers += [_result(json.loads(_JUDGED.dump_json(judged, exclude_none=True))) for judged in family.judge()]
     return answers
 
 

@@ -69,11 +69,14 @@ def is_narrow(contrasts: Sequence[Contrast], half_width_pct: float) -> bool:
 
 def _contrast(arm: str, baseline: str, page: Family) -> Contrast:
     (judged,) = page.judge()
+    estimate = judged.estimate
     return Contrast(
         arm=arm,
         baseline=baseline,
         kind=judged.kind,
-        **vars(judged.estimate) if judged.estimate else {},
+        ratio=estimate.value if estimate else None,
+        low=estimate.low if estimate else None,
+        high=estimate.high if estimate else None,
         level=page.difference[0].level if judged.confidence is not None else None,
         p=judged.tests.difference,
         blocks=judged.blocks,

@@ -171,10 +171,10 @@ def decide(estimate: Estimate | None, blocks: int, expected: Expected) -> Decisi
     Equality: confirmed when the whole interval lies within ±`within_pct`, refuted when it lies outside.
     Level: confirmed when the whole interval lies on the claimed side of the limit, refuted when it lies on the other.
     """
-    if estimate is None or estimate.low is None or estimate.high is None:
+    if estimate is None or estimate.ends is None:
         reason = Reason(ReasonCode.FEW_BLOCKS, {"blocks": blocks, "needed": MIN_BLOCKS})
         return Decision(Outcome.INCONCLUSIVE, None, reason)
-    interval = Interval(estimate.low, estimate.high)
+    interval = Interval(*estimate.ends)
     if expected.ratio is None:
         location, claimed, reason = _level(interval, expected)
     else:

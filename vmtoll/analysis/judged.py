@@ -148,7 +148,7 @@ def effects_of(pairs: Pairs, bounds: Bounds, first_replicates: Bounds | None = N
 def _doubts(pairs: Pairs, evidence: Evidence, judged: Judged) -> tuple[Doubt, ...]:
     """Causes that widen the end that counts against the verdict (within the margin either end), the largest first."""
     downs, ups = pairs.widths()
-    advantage = pairs.measure.sign * math.log(judged.estimate.ratio) if judged.estimate else 0.0
+    advantage = pairs.measure.sign * math.log(judged.estimate.value) if judged.estimate else 0.0
     widths = downs if advantage > 0 else ups
     if judged.kind not in DIFFERENT and abs(advantage) < math.log1p(judged.margin):
         widths = {cause: max(downs.get(cause, 0.0), ups.get(cause, 0.0)) for cause in (*downs, *ups)}

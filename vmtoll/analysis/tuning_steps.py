@@ -19,7 +19,7 @@ from vmtoll.model.experiment import TuningSteps
 from vmtoll.model.finding import Role
 from vmtoll.model.metric import CPU, HOST_CPU, TAIL, THROUGHPUT, Metric, loop_of
 from vmtoll.model.trial import Arm, Scenario
-from vmtoll.model.verdict import Amount, Judged, StepKind, StepMetric, StepScenario, TuningResult, TuningStep
+from vmtoll.model.verdict import Estimate, Judged, StepKind, StepMetric, StepScenario, TuningResult, TuningStep
 
 METRICS = (THROUGHPUT, TAIL, HOST_CPU, CPU)
 
@@ -147,8 +147,8 @@ def _result(run: Run, step: ProfileStep, metric: Metric, judged: Judged) -> Tuni
     start, end, estimate, gain = judged.baseline.level, judged.compared.level, judged.estimate, None
     if estimate and start:
         sign = 1 if metric.higher_is_better else -1
-        ends = [None if e is None else sign * start * (e - 1) for e in (estimate.low, estimate.high)]
-        gain = Amount(sign * start * (estimate.ratio - 1), *(ends if sign > 0 else ends[::-1]))
+        ends = sorted(sign * start * (end - 1) for end in estimate.ends or ())
+        gain = Estimate(sign * start * (estimate.value - 1), *ends)
     after = Arm(step.after)
     return TuningStep(
         step=step.kind, before=Arm(step.before), after=after, over=step.skipped_profiles,

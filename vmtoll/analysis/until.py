@@ -79,9 +79,9 @@ def _standing(judged: Judged, half_pct: float | None, enough_pct: float) -> Comp
 
 def half_width_pct(estimate: Estimate | None) -> float | None:
     """Half the width of a ratio's interval, in percent of the ratio; None without an interval."""
-    if estimate is None or estimate.low is None or estimate.high is None:
+    if estimate is None or estimate.ends is None:
         return None
-    return 50 * (estimate.high - estimate.low) / estimate.ratio
+    return 50 * (estimate.ends[1] - estimate.ends[0]) / estimate.value
 
 
 def _half_width_of_claim_pct(claim: ClaimResult) -> float | None:

@@ -30,7 +30,7 @@ from vmtoll.model.finding import Code, Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.metric import METRICS, Loop, loop_of
 from vmtoll.model.trial import Accelerator, Arm, Scenario
-from vmtoll.model.verdict import Cause, Doubt, Estimate, Judged, Kind, SideCounts, Verdict, VerdictReason
+from vmtoll.model.verdict import Cause, Doubt, Estimate, Judged, Kind, Ratio, SideCounts, Verdict, VerdictReason
 from vmtoll.statistics.series import Series
 from vmtoll.statistics.student import Interval, Mean, half_width, mean_of
 from vmtoll.statistics.thresholds import MARGIN, MIN_TEST_BEDS
@@ -53,7 +53,7 @@ class BedEffect:
     limited: int
     role: Role | None
     tool: str
-    estimate: Estimate | None = None
+    estimate: Ratio | None = None
     confidence: float | None = None
     mean_low: float | None = None
     mean_high: float | None = None
@@ -78,7 +78,7 @@ class Effect:
     verdict: Verdict
     blocks: int
     between_sd: float | None
-    prediction: Estimate | None
+    prediction: Ratio | None
     by_testbed: tuple[BedEffect, ...]
 
 

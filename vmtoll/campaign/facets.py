@@ -15,7 +15,7 @@ from vmtoll.campaign.dataset import BedComparison
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.host_columns import FACETS
 from vmtoll.model.trial import Accelerator, Arm, Scenario
-from vmtoll.model.verdict import Estimate, NamedMetric
+from vmtoll.model.verdict import Estimate, NamedMetric, Ratio
 from vmtoll.statistics.groups import (
     Groups,
     explaining,
@@ -36,7 +36,7 @@ class FacetValue:
 
     value: str
     testbeds: int
-    estimate: Estimate
+    estimate: Ratio
 
 
 @dataclass(frozen=True)
@@ -131,9 +131,9 @@ def _facets_and_odd_hosts(
     for column in chosen:
         names, groups = factors[column]
         values = tuple(_value(name, logs[groups == number]) for number, name in enumerate(names))
-        ratios = [value.estimate.ratio for value in values]
+        ratios = [value.estimate.value for value in values]
         if math.log(max(ratios) / min(ratios)) >= least:
-            facets.append(Facet(key, column, tuple(sorted(values, key=lambda value: value.estimate.ratio))))
+            facets.append(Facet(key, column, tuple(sorted(values, key=lambda value: value.estimate.value))))
         rest = without_groups(rest, groups)
     deviations, centred = robust_deviations(rest), rest - np.median(rest)
     limit = outlier_limit(len(rest), error_of_host)

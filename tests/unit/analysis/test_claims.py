@@ -87,7 +87,7 @@ def test_the_interval_is_that_of_a_paired_t_test(run: Run) -> None:
     low, high = stats.ttest_rel(np.log(nginx), np.log(lighttpd)).confidence_interval()
     first, *_ = results = judge_claims(run, INDEPENDENT)
     assert first.ratio is not None and first.ratio.low is not None and first.ratio.high is not None
-    assert first.ratio.ratio == pytest.approx(math.exp(np.log(nginx / lighttpd).mean()))
+    assert first.ratio.value == pytest.approx(math.exp(np.log(nginx / lighttpd).mean()))
     assert (first.ratio.low, first.ratio.high) == pytest.approx((math.exp(low), math.exp(high)))
     assert first.ratio.low < TRUE_RATIO < first.ratio.high
     assert (first.blocks, first.region, codes(first)) == (6, Region.ABOVE, [ReasonCode.INTERVAL])
@@ -329,7 +329,7 @@ def test_a_claim_may_name_the_users(tmp_path: Path) -> None:
     workloads = {AB: {"users": [10, 100]}}
     results = judge_claims(make_published(tmp_path, truth(change=change), claims, workloads=workloads))
     assert [result.outcome for result in results] == [CONFIRMED] * 3
-    assert results[0].ratio is not None and results[0].ratio.ratio == pytest.approx(2)
+    assert results[0].ratio is not None and results[0].ratio.value == pytest.approx(2)
 
 
 def test_a_rate_sweep_is_judged_by_its_peak(tmp_path: Path) -> None:

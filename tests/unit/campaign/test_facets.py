@@ -65,7 +65,7 @@ def test_a_slow_model_and_three_slow_hosts_of_ten_thousand_are_found_and_nothing
     assert right >= 19
     (facet,) = found(0, 10_000, model=0.08, hosts=3).facets
     assert [value.value for value in facet.values] == [USUAL, SLOW]
-    usual, slow = (value.estimate.ratio for value in facet.values)
+    usual, slow = (value.estimate.value for value in facet.values)
     assert usual == pytest.approx(1.12, rel=0.01)
     assert slow == pytest.approx(1.12 * math.exp(0.08), rel=0.01)
 
