@@ -16,9 +16,8 @@ from markupsafe import Markup
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from vmtoll.campaign.dataset import Latency
+from vmtoll.campaign.dataset import Latency, Subject
 from vmtoll.campaign.effects import BedEffect, Effect, Figures
-from vmtoll.campaign.facets import Comparison
 from vmtoll.model.metric import TAIL, THROUGHPUT
 from vmtoll.model.trial import METAL, Accelerator
 from vmtoll.model.verdict import Estimate, Kind, VerdictReason
@@ -56,7 +55,7 @@ def draw(effects: Sequence[Effect]) -> list[tuple[str, Chart]]:
         return [(f"testbeds-{number}", _chart(entries)) for number, entries in enumerate(groups.values(), start=1)]
 
 
-def label(row: Effect | Latency | Comparison) -> str:
+def label(row: Effect | Latency | Subject) -> str:
     """The scenario in words."""
     return f"{row.scenario.server} · {row.scenario.workload}, {load_text(row.scenario.load)}"
 

@@ -22,8 +22,9 @@ LEVELS = {"kernel": 3, "qemu_version": 4, "governor": 2, "nic_offloads": 5, "fir
 
 def bed(number: int, log: float, metric: Metric = CPU) -> BedComparison:
     return BedComparison(
-        f"bed{number:05d}", "fleet", SCENARIO, Arm("metal"), Arm("kvm-default"), Accelerator.KVM, Hardware.NATIVE,
-        metric, None, "oha", 8, log, log, log, 0.01,
+        testbed=f"bed{number:05d}", experiment="fleet", scenario=SCENARIO, baseline=Arm("metal"),
+        arm=Arm("kvm-default"), accelerator=Accelerator.KVM, hardware=Hardware.NATIVE, metric=metric, role=None,
+        tool="oha", blocks=8, mid=log, low=log, high=log, error=0.01,
     )  # fmt: skip
 
 
