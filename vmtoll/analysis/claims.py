@@ -2,12 +2,13 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from vmtoll.analysis.judge import in_ratio, region
+from vmtoll.analysis.judged import block_effects
 from vmtoll.analysis.pairs import Bounds, less_limited
 from vmtoll.analysis.refusals import notes, refusals_of
 from vmtoll.analysis.run import Run
@@ -272,22 +273,17 @@ def _judge(run: Run, claim: Claim, selections: Sequence[Selection], correlation:
         region=decision.region,
         reasons=reasons,
         level=None if is_ratio else estimate_of_claim,
-        effects=tuple(_effects(measured.bounds, selections, math.exp if is_ratio else float)) if measured else (),
+        effects=_effects(measured.bounds, selections, math.exp if is_ratio else float) if measured else (),
         rho_weights=tuple(correlation.tolist()) if estimate_of_claim else (),
         alpha=measured.alpha if measured else None,
     )
 
 
-def _effects(bounds: Bounds, selections: Sequence[Selection], to: Callable[[float], float]) -> Iterator[BlockEffect]:
+def _effects(bounds: Bounds, selections: Sequence[Selection], to: Callable[[float], float]) -> tuple[BlockEffect, ...]:
     """Each block of a claim, as ratios or in the metric's unit."""
-    low, mid, high = (
-        dict(zip(each.blocks, each.values, strict=True)) for each in (bounds.low, bounds.mid, bounds.high)
-    )
-    boots = {trial.block: trial.boot for each in selections for trial in each.trials}
-    counts = Counter(trial.block for each in selections for trial in each.trials)
-    for block in sorted(low.keys() | mid.keys() | high.keys()):
-        least, measured, most = (None if block not in each else to(each[block]) for each in (low, mid, high))
-        yield BlockEffect(block, boots[block], least, measured, most, counts[block])
+    trials = [trial for each in selections for trial in each.trials]
+    boots, counts = {trial.block: trial.boot for trial in trials}, Counter(trial.block for trial in trials)
+    return block_effects({"low": bounds.low, "mid": bounds.mid, "high": bounds.high}, to, boots, counts)
 
 
 def _decide(run: Run, claim: Claim, of: Selection, measured: Measured | None) -> Decision:

@@ -1,6 +1,6 @@
 """Where the time of exits goes: the explained trials of a run by reason, beside what its other trials need."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vmtoll.analysis.amounts import amount_of
@@ -96,7 +96,7 @@ def _explained(
         per_request=per_request,
         us_per_request=_known(_cpu_us(trials)),
         host_cpu_us=amount_of(list(guest.values())),
-        traced_cpu_us=_mean(HOST_CPU.value(each.trial, Role.PRIMARY) for each in trials),
+        traced_cpu_us=amount_of(HOST_CPU.value(each.trial, Role.PRIMARY) for each in trials),
         more_us=amount_of([value - baseline[block] for block, value in guest.items() if block in baseline]),
         baseline_us_per_request=amount_of(_cpu_us(of_baseline)),
         prices=tuple(listed),
@@ -128,10 +128,6 @@ def _known(values: Sequence[float]) -> Estimate:
     if amount is None:
         raise ValueError("no explained trial")
     return amount
-
-
-def _mean(values: Iterable[float | None]) -> Estimate | None:
-    return amount_of([value for value in values if value is not None])
 
 
 def _cpu_by_block(run: Run, scenario: Scenario, arm: Arm) -> dict[int, float]:

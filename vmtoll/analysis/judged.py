@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -75,11 +75,9 @@ def evidence_of(run: Run, pairs: Pairs, metric: Metric, control: Control | None)
     control_difference = control.control_difference if control else 0.0
     return Evidence(
         metric,
-        bounds.widened(control_difference) if control_difference else bounds,
+        bounds.widened(control_difference),
         pairs.boots,
-        first_replicates=pairs.first_replicates.widened(control_difference)
-        if pairs.first_replicates and control_difference
-        else pairs.first_replicates,
+        first_replicates=pairs.first_replicates and pairs.first_replicates.widened(control_difference),
         noise=control.noise if control else None,
         control_difference=control_difference,
         share=run.share_of(bounds.mid.blocks),
@@ -128,21 +126,28 @@ def effects_of(pairs: Pairs, bounds: Bounds, first_replicates: Bounds | None = N
     sign = pairs.measure.sign
     low, high = (bounds.low, bounds.high)[::sign]
     first_low, first_high = (first_replicates.low, first_replicates.high)[::sign] if first_replicates else (None, None)
-    series = {"low": low, "mid": bounds.mid, "high": high, "first_low": first_low, "first_high": first_high}
-    ratios = {
-        name: {b: math.exp(sign * v) for b, v in zip(each.blocks, each.values, strict=True)} if each else {}
-        for name, each in series.items()
-    }
     trials = Counter(
         outcome.trial.block for side in pairs.sides for outcome in side.outcomes if outcome.figure or outcome.lost
     )
+    series = {"low": low, "mid": bounds.mid, "high": high, "first_low": first_low, "first_high": first_high}
+    return block_effects(series, lambda log: math.exp(sign * log), pairs.boots, trials)
+
+
+def block_effects(
+    series: Mapping[str, Series | None], to: Callable[[float], float], boots: Mapping[int, int],
+    trials: Mapping[int, int],
+) -> tuple[BlockEffect, ...]:  # fmt: skip
+    """The blocks of these series, by their names in BlockEffect; `to`: turns a value into what the block shows."""
+    values = {
+        name: {block: to(value) for block, value in zip(each.blocks, each.values, strict=True)}
+        for name, each in series.items() if each
+    }  # fmt: skip
     return tuple(
         BlockEffect(
-            block, pairs.boots[block], trials=trials[block],
-            **{name: each.get(block) for name, each in ratios.items()},
+            block, boots[block], trials=trials[block], **{name: each.get(block) for name, each in values.items()}
         )
-        for block in sorted(set[int]().union(*ratios.values()))
-    )  # fmt: skip
+        for block in sorted(set[int]().union(*values.values()))
+    )
 
 
 def _doubts(pairs: Pairs, evidence: Evidence, judged: Judged) -> tuple[Doubt, ...]:

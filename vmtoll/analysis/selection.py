@@ -6,13 +6,13 @@ its steps.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from statistics import median
 
 from vmtoll.analysis.run import Run, by_block
-from vmtoll.analysis.sets import BoundedFigure, Nature, Quantity
+from vmtoll.analysis.sets import BoundedFigure, Nature, is_rate, quantity_of
 from vmtoll.analysis.sides import Measure, Side, TrialOutcome, sides_of
 from vmtoll.model.columns import CROSSCHECK, value_of
 from vmtoll.model.experiment import ClaimSide
@@ -37,7 +37,6 @@ FAILURE_METRICS: Mapping[str, Callable[[Sequence[float]], float]] = {
 }  # fmt: skip
 FAILURE_COUNTS = frozenset(metric for metric, combine in FAILURE_METRICS.items() if combine is sum)
 FAILURE_FINDINGS = frozenset({Code.FAILED_REQUESTS, Code.LOST_MAIL, Code.WRONG_BODY})
-_PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 
 @dataclass(frozen=True)
@@ -187,26 +186,10 @@ def _count_outcome(outcome: TrialOutcome, metric: str, trial_figure: TrialFigure
 
 
 def _measure(run: Run, trials: Sequence[TrialRecord], metric: str, trial_figure: TrialFigure) -> Measure:
-    prefix, _, name = metric.removeprefix(CROSSCHECK).removesuffix("_us").rpartition("_")
-    percentile = _PERCENTILES.get(name, 0.0) if metric.endswith("_us") else 0.0
-    if _is_rate(metric):
-        nature = Nature.RATE
-    elif percentile:
-        nature = Nature.PERCENTILE
-    elif metric.endswith(("_mean_ms", "_mean_us")):
-        nature = Nature.MEAN
-    else:
-        nature = Nature.CPU if metric.endswith("cpu_us_per_request") else Nature.COUNT
-    quantity = Quantity(
-        nature,
-        percentile,
-        prefix,
-        unit_s=1e6 if metric.endswith("_us") else 1e3,
-        is_open=any(trial.scenario.load.is_open for trial in trials),
-        prescribed=frozenset({Code.LINK_BOUND} if run.manifest.experiment.prescribes_link else ()) | {Code.LITTLES_LAW},
-        excludes_client=True,
-    )
-    return Measure(trial_figure, quantity, _role(metric, trials), _is_rate(metric), _limits(run, trials, metric))
+    quantity = quantity_of(metric, is_open=any(trial.scenario.load.is_open for trial in trials))
+    prescribed = frozenset({Code.LINK_BOUND} if run.manifest.experiment.prescribes_link else ()) | {Code.LITTLES_LAW}
+    quantity = replace(quantity, prescribed=prescribed, excludes_client=True)
+    return Measure(trial_figure, quantity, _role(metric, trials), is_rate(metric), _limits(run, trials, metric))
 
 
 def column_of(metric: str) -> TrialFigure:
@@ -240,7 +223,7 @@ def _limits(run: Run, trials: Sequence[TrialRecord], metric: str) -> frozenset[C
     """The findings that mean that the client or the link limited this metric. Two do not count: a full link whose rate
     the experiment prescribes, and users that pause (LITTLES_LAW), because they did so in the source's tool as well.
     """
-    if not (_is_time(metric) or _is_rate(metric)):
+    if not (_is_time(metric) or is_rate(metric)):
         return frozenset()
     codes = OPEN_LOOP_LIMITS if any(trial.scenario.load.is_open for trial in trials) else CLOSED_LOOP_LIMITS
     return codes - {Code.LITTLES_LAW, *([Code.LINK_BOUND] if run.manifest.experiment.prescribes_link else [])}
@@ -248,10 +231,6 @@ def _limits(run: Run, trials: Sequence[TrialRecord], metric: str) -> frozenset[C
 
 def _is_time(metric: str) -> bool:
     return metric.endswith(("_ms", "_us"))
-
-
-def _is_rate(metric: str) -> bool:
-    return metric.endswith(("_rps", "_mb_per_s")) or metric in {"transactions", "transferred_mb"}
 
 
 def _sweep(trial: TrialRecord) -> tuple[str, str, str]:

@@ -2,10 +2,10 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 
+from vmtoll.analysis.amounts import median_of
 from vmtoll.analysis.availability import availability, reliability
 from vmtoll.analysis.claims import judge_claims
 from vmtoll.analysis.equality import OPEN_STATUSES, equality
@@ -203,7 +203,7 @@ def _client_time(pairs: Pairs) -> ClientTime:
             return None
         return min(1.0, measurement.client_cpu_s / measurement.duration_s)
 
-    return ClientTime(_median(map(share, pairs.baseline.used)), _median(map(share, pairs.compared.used)))
+    return ClientTime(median_of(map(share, pairs.baseline.used)), median_of(map(share, pairs.compared.used)))
 
 
 def _tail_notes(run: Run, scenario: Scenario, arm: Arm, pairs: Pairs) -> list[Note]:
@@ -211,7 +211,7 @@ def _tail_notes(run: Run, scenario: Scenario, arm: Arm, pairs: Pairs) -> list[No
     notes: list[Note] = []
     if scenario.load.kind is LoadKind.SHARE:
         baseline_rps, compared_rps = (
-            _median(trial.offered.offered_rps for trial in run.trials_of(scenario, side))
+            median_of(trial.offered.offered_rps for trial in run.trials_of(scenario, side))
             for side in (run.baseline, arm)
         )
         if baseline_rps != compared_rps:
@@ -258,8 +258,8 @@ def _attained_note(run: Run, scenario: Scenario, arm: Arm) -> Attained:
 
 def _answered(run: Run, scenario: Scenario, side: Arm) -> Answered | None:
     trials = _usable_trials(run, scenario, side)
-    offered = _median(trial.offered.offered_rps for trial in trials)
-    attained = _median(_share_answered(trial) for trial in trials)
+    offered = median_of(trial.offered.offered_rps for trial in trials)
+    attained = median_of(_share_answered(trial) for trial in trials)
     return None if offered is None or attained is None else Answered(offered, attained)
 
 
@@ -267,11 +267,6 @@ def _share_answered(trial: TrialRecord) -> float | None:
     answered = trial.primary.throughput_rps if trial.primary else None
     offered = trial.offered.offered_rps
     return None if answered is None or not offered else answered / offered
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    numbers = [value for value in values if value is not None]
-    return float(median(numbers)) if numbers else None
 
 
 def _trials(run: Run, scenario: Scenario, arm: Arm) -> list[TrialRecord]:
