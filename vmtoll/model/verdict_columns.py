@@ -58,27 +58,24 @@ class ComparisonRow:
 
 
 def comparisons(analysis: RunAnalysis) -> Iterator[ComparisonRow]:
-    """All comparisons of a run to which the metric applies: arms with the baseline, tuning steps, A/A controls."""
+    """All comparisons of a run: arms with the baseline, tuning steps, A/A controls."""
     for comparison in analysis.comparisons:
         for verdict in comparison.verdicts.values():
-            if verdict.applies:
-                yield ComparisonRow(
-                    run_id=analysis.run_id, scenario=comparison.scenario, tool=comparison.tool,
-                    baseline=comparison.baseline, compared=comparison.arm, accelerator=comparison.accelerator,
-                    hardware=comparison.hardware,
-                    metric=verdict.metric, role=verdict.role, measured_by=verdict.tool, effects=verdict.effects,
-                    verdict=verdict,
-                )  # fmt: skip
+            yield ComparisonRow(
+                run_id=analysis.run_id, scenario=comparison.scenario, tool=comparison.tool,
+                baseline=comparison.baseline, compared=comparison.arm, accelerator=comparison.accelerator,
+                hardware=comparison.hardware, metric=verdict.metric, role=verdict.role, measured_by=verdict.tool,
+                effects=verdict.effects, verdict=verdict,
+            )  # fmt: skip
     for step_scenario in analysis.tuning_steps.scenarios if analysis.tuning_steps else ():
         for step_metric in step_scenario.metrics.values():
             for step in step_metric.steps:
-                if step.applies:
-                    yield ComparisonRow(
-                        run_id=analysis.run_id, scenario=step_scenario.scenario, tool=step_scenario.tool,
-                        baseline=step.before, compared=step.after, accelerator=step.accelerator, hardware=step.hardware,
-                        metric=step_metric.metric, role=step_metric.role, measured_by=step_metric.tool,
-                        effects=step.effects, verdict=step, step=step.step,
-                    )  # fmt: skip
+                yield ComparisonRow(
+                    run_id=analysis.run_id, scenario=step_scenario.scenario, tool=step_scenario.tool,
+                    baseline=step.before, compared=step.after, accelerator=step.accelerator, hardware=step.hardware,
+                    metric=step_metric.metric, role=step_metric.role, measured_by=step_metric.tool,
+                    effects=step.effects, verdict=step, step=step.step,
+                )  # fmt: skip
     for control in analysis.controls:
         yield ComparisonRow(
             run_id=analysis.run_id, scenario=control.scenario, tool=control.tool,
@@ -89,10 +86,10 @@ def comparisons(analysis: RunAnalysis) -> Iterator[ComparisonRow]:
 
 
 def verdict_rows(analysis: RunAnalysis, only: Collection[Judged] | None = None) -> Iterator[dict[str, Cell]]:
-    """One row per verdict and tuning step; `only`: only these."""
+    """One row per verdict and tuning step to which its metric applies; `only`: only these."""
     only_ids = None if only is None else {id(verdict) for verdict in only}
     for row in comparisons(analysis):
-        if row.verdict and (only_ids is None or id(row.verdict) in only_ids):
+        if row.verdict and row.verdict.applies and (only_ids is None or id(row.verdict) in only_ids):
             yield _identity(row) | {name: of(row.verdict) for name, *_, of in _VERDICT}
 
 
