@@ -96,18 +96,9 @@ class Pairs:
         return {trial.block: trial.boot for side in self.sides for trial in side.trials}
 
     @property
-    def limited(self) -> tuple[int, int]:
-        """Number of pairs that are client-limited or link-limited, for each side."""
-        baseline, compared = (len({t.block for t in side.limited} & set(self.bounds.mid.blocks)) for side in self.sides)
-        return baseline, compared
-
-    @property
     def open_blocks(self) -> frozenset[int]:
         """The blocks in which the client or the link leaves an end of either side open."""
-        return frozenset(
-            block for side in self.sides for block, figures in side.by_block.items()
-            if any(figure.is_limited for figure in figures)
-        )  # fmt: skip
+        return self.baseline.open_blocks | self.compared.open_blocks
 
     def widths(self) -> tuple[dict[Code | Cause, float], dict[Code | Cause, float]]:
         """How far each cause alone moves the mean of the lows down, and that of the highs up, in logs, over the paired

@@ -108,11 +108,6 @@ class Selection(Side):
         return frozenset(c for t in self.limited for c in self.measure.limits & t.limits(self.measure.role))
 
     @property
-    def open_blocks(self) -> frozenset[int]:
-        """The blocks in which that leaves an end open."""
-        return frozenset(o.trial.block for o in self.outcomes if o.figure and o.figure.is_limited)
-
-    @property
     def refused(self) -> frozenset[Code]:
         """The findings of trials without a figure."""
         return frozenset(code for outcome in self.outcomes if not outcome.figure for code in outcome.trial.codes)
