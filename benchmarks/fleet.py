@@ -27,8 +27,9 @@ import yaml
 from benchmarks import fresh_process, peak_mb, timed, write_measured
 from vmtoll.analysis.schema import fields
 from vmtoll.campaign.compaction import Compaction, compact
+from vmtoll.campaign.dataset import Subject
 from vmtoll.campaign.effects import MEMORY_MB, Figures, campaign_figures
-from vmtoll.campaign.facets import Comparison, Fleet
+from vmtoll.campaign.facets import Fleet
 from vmtoll.campaign.page import write_page
 from vmtoll.campaign.slices import write_slices
 from vmtoll.campaign.testbeds import testbeds_in
@@ -276,7 +277,7 @@ def check_fleet(fleet: Fleet, beds: int) -> None:
     if beds < MIN_FLEET:
         return
     names = {f"b{bed:05}" for bed in SLOW_BEDS if bed < beds}
-    by_effect: dict[Comparison, set[str]] = {facet.comparison: set() for facet in fleet.facets}
+    by_effect: dict[Subject, set[str]] = {facet.comparison: set() for facet in fleet.facets}
     assert len(by_effect) == RUNS * SERVERS * len(METRICS), f"a property in {len(by_effect)} effects"
     for facet in fleet.facets:
         assert facet.column == "cpu_model" and facet.values[-1].value == SLOW_MODEL, f"found {facet}"

@@ -15,20 +15,19 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from vmtoll.analysis.judge import Evidence, Family, control_differences
-from vmtoll.analysis.judged import ratio_fields
 from vmtoll.analysis.pairs import Bounds
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.tuning_steps import METRICS as STEP_METRICS
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.metric import METRICS, Loop, Metric
-from vmtoll.model.verdict import DIGITS, Kind, to_json
+from vmtoll.model.verdict import DIGITS, Judged, Kind, to_json
 from vmtoll.paths import PROJECT
 from vmtoll.statistics.series import Floats, Series, is_skewed
 
@@ -150,8 +149,7 @@ def families(analysis: Json) -> Iterator[tuple[list[tuple[Metric, Json]], float 
     yield [(metric, step) for metric, step in steps if step.get("kind") != Kind.NOT_JUDGED], None
 
 
-def _known(value: Any) -> Json:
-    return {name: each for name, each in asdict(value).items() if each is not None}
+_JUDGED = TypeAdapter(Judged)
 
 
 def judge_case(case: Json) -> list[Json]:
@@ -159,9 +157,7 @@ def judge_case(case: Json) -> list[Json]:
     answers = []
     for members, margin in families(case):
         family = Family([_evidence(metric, row) for metric, row in members], margin)
-        for evidence, judgement in zip(family.evidence, family.judge(), strict=True):
-            fields = ratio_fields(evidence, judgement, family)
-            answers.append(_result(json.loads(json.dumps(fields, default=_known))))
+        answers += [_result(json.loads(_JUDGED.dump_json(judged, exclude_none=True))) for judged in family.judge()]
     return answers
 
 

@@ -60,10 +60,10 @@ def the_note(verdict: Verdict, kind: type[N]) -> N:
 def ends(judgement: Judged) -> tuple[float, float, float]:
     """low, ratio, high of a judgement with an interval."""
     assert judgement.estimate is not None and judgement.estimate.low is not None and judgement.estimate.high is not None
-    return judgement.estimate.low, judgement.estimate.ratio, judgement.estimate.high
+    return judgement.estimate.low, judgement.estimate.value, judgement.estimate.high
 
 
 def ratio(judgement: Judged) -> float:
     """The measured ratio."""
     assert judgement.estimate is not None
-    return judgement.estimate.ratio
+    return judgement.estimate.value

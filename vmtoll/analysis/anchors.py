@@ -10,11 +10,10 @@ rejection among three means, only one hypothesis can still be true):
     both              = it lies between: the history has more than one change
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vmtoll.analysis.judge import Evidence, Family, Judgement, in_ratio
+from vmtoll.analysis.judge import Evidence, Family
 from vmtoll.analysis.judged import evidence_of
 from vmtoll.analysis.pairs import choose_role, pair_arms, role_of
 from vmtoll.analysis.run import Run
@@ -41,10 +40,7 @@ def judge_sitting(run: Run, sitting: Sitting, metric: Metric) -> list[Contrast]:
         pairs = pair_arms(run, scenario, Arm(baseline), Arm(arm), metric, role)
         evident = evidence_of(run, pairs, metric, None)
         evidence.append(replace(evident, share=evident.share * sitting.share))
-    return [
-        _contrast(arm, baseline, each, page.judge()[0])
-        for (arm, baseline), each, page in zip(PAIRS[sitting.task], evidence, pages_of(evidence), strict=True)
-    ]
+    return [_contrast(*arms, page) for arms, page in zip(PAIRS[sitting.task], pages_of(evidence), strict=True)]
 
 
 def pages_of(evidence: Sequence[Evidence]) -> list[Family]:
@@ -71,18 +67,18 @@ def is_narrow(contrasts: Sequence[Contrast], half_width_pct: float) -> bool:
     return all(c.half_width_pct is not None and c.half_width_pct <= half_width_pct for c in contrasts)
 
 
-def _contrast(arm: str, baseline: str, evidence: Evidence, judged: Judgement) -> Contrast:
-    sign = 1 if evidence.metric.higher_is_better else -1
-    estimate = None if judged.estimate is None else in_ratio(judged.estimate, judged.interval, sign)
+def _contrast(arm: str, baseline: str, page: Family) -> Contrast:
+    (judged,) = page.judge()
+    estimate = judged.estimate
     return Contrast(
         arm=arm,
         baseline=baseline,
         kind=judged.kind,
-        ratio=estimate.ratio if estimate else None,
+        ratio=estimate.value if estimate else None,
         low=estimate.low if estimate else None,
         high=estimate.high if estimate else None,
-        level=judged.level,
-        p=judged.difference.p if judged.difference else None,
-        blocks=evidence.bounds.mid.n,
-        half_width_pct=None if judged.half_width is None else 100 * math.expm1(judged.half_width),
+        level=page.difference[0].level if judged.confidence is not None else None,
+        p=judged.tests.difference,
+        blocks=judged.blocks,
+        half_width_pct=None if judged.half_width is None else 100 * judged.half_width,
     )

@@ -2,16 +2,17 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from vmtoll.analysis.judge import in_ratio, region
+from vmtoll.analysis.judged import block_effects
 from vmtoll.analysis.pairs import Bounds, less_limited
 from vmtoll.analysis.refusals import notes, refusals_of
 from vmtoll.analysis.run import Run
-from vmtoll.analysis.selection import FAILURE_COUNTS, Selection, column_of, figures_of_sides, select_trials
+from vmtoll.analysis.selection import FAILURE_COUNTS, Figures, Selection, column_of, figures_of_sides, select_trials
 from vmtoll.model.columns import CROSSCHECK, table_schema
 from vmtoll.model.experiment import Claim, Estimator
 from vmtoll.model.finding import Role
@@ -36,63 +37,87 @@ UNITS |= {"peak_goodput_rps": "1/s", "goodput_knee_rps": "1/s"}
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """One selection over another: the geometric mean over blocks, with the interval over all that findings allow.
+class Measured:
+    """One selection over another in logs, or a single one in its metric's unit.
 
-    The interval is a 95% one where the number of blocks was fixed, and None below three blocks. `limited`: in every
-    block the client or the link set a figure.
+    `estimate`: the mean, geometric for a ratio, with the interval over all that findings allow, a 95% one where the
+    number of blocks was fixed; None without a block, and without an interval below three. `limited`: in every block the
+    client or the link set a figure. `alpha`: 1 − confidence of the interval.
     """
 
-    estimate: Estimate
-    blocks: int
-    limited: bool = False
+    bounds: Bounds
+    estimate: Estimate | None
+    limited: bool
+    alpha: float
 
-    def region(self, limit: float) -> Region:
-        """Position of the interval relative to 1/limit and limit; ACROSS without an interval."""
-        low, high = self.estimate.low, self.estimate.high
-        return Region.ACROSS if low is None or high is None else region(low, high, 1 / limit, limit)
+    @property
+    def blocks(self) -> int:
+        return self.bounds.mid.n
 
 
-def log_ratios(of: Selection, over: Selection) -> Bounds | None:
-    """log(`of` ÷ `over`) by block; None without a common block, or if a figure is not above zero."""
+@dataclass(frozen=True)
+class Expected:
+    """What a source says of a comparison. `ratio`: the published one, None for a claim about one side; it claims a
+    direction, or equality with `within_pct`. `at_least`, `at_most`: the limit of one side, in its unit. `margin`: the
+    fraction below which a difference counts as none.
+    """
+
+    ratio: float | None = None
+    within_pct: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    margin: float = 0.0
+
+
+def bounds_of(selections: Sequence[Selection]) -> Bounds | None:
+    """log(first ÷ second) by block, or the figures of a single selection, as measured and as far as findings allow. For
+    a ratio None without a common block, or if a figure is not above zero.
+    """
+    of, over = selections[0], selections[-1]
+    (lows, highs), (other_lows, other_highs) = (zip(*each.ends, strict=True) for each in (of, over))
+    if len(selections) == 1:
+        return Bounds(_series(min, lows), _series(min, [of.figures]), _series(max, highs))
     if not of.figures.keys() & over.figures.keys() or min(*of.figures.values(), *over.figures.values()) <= 0:
         return None
-
-    def logs(
-        combine: Callable[[Iterable[float]], float], *versions: tuple[Mapping[int, float], Mapping[int, float]]
-    ) -> Series:
-        blocks = sorted(set[int].intersection(*({*numerator} & {*denominator} for numerator, denominator in versions)))
-        return Series(
-            tuple(blocks),
-            tuple(
-                combine(math.log(numerator[b] / denominator[b]) for numerator, denominator in versions) for b in blocks
-            ),
-        )
-
     return Bounds(
-        logs(min, (of.bounds.low, over.bounds.high), (of.bounds_without_client.low, over.bounds_without_client.high)),
-        logs(min, (of.figures, over.figures)),
-        logs(max, (of.bounds.high, over.bounds.low), (of.bounds_without_client.high, over.bounds_without_client.low)),
+        _series(min, map(_log_ratios, lows, other_highs)),
+        _series(min, [_log_ratios(of.figures, over.figures)]),
+        _series(max, map(_log_ratios, highs, other_lows)),
     )
 
 
-def ratio(run: Run, of: Selection, over: Selection, correlation: Floats) -> Ratio | None:
-    """`of` ÷ `over` over the blocks that both have; None without such a block, or if a figure is not above zero.
+def _log_ratios(of: Figures, over: Figures) -> Figures:
+    return {block: math.log(of[block] / over[block]) for block in sorted(of.keys() & over.keys())}
+
+
+def _series(combine: Callable[[Iterable[float]], float], versions: Iterable[Figures]) -> Series:
+    """The least or the largest of several versions of each block's figure, over the blocks that all have."""
+    first, *others = versions
+    blocks = tuple(block for block in first if all(block in each for each in others))
+    return Series(blocks, tuple(combine(each[block] for each in (first, *others)) for block in blocks))
+
+
+def measure(run: Run, selections: Sequence[Selection], correlation: Floats) -> Measured | None:
+    """Estimate a ratio of two selections, or the level of one, over blocks; None where `bounds_of` is.
     `correlation`: the weights of the autocorrelation of this run's blocks.
     """
-    bounds = log_ratios(of, over)
+    bounds = bounds_of(selections)
     if bounds is None:
         return None
-    interval = _interval(bounds.low, bounds.high, correlation, ALPHA * run.share_of(bounds.mid.blocks))
-    mean = float(fit([bounds.mid]).mean[0] @ correlation)
-    blocks = set(bounds.mid.blocks)
-    return Ratio(in_ratio(mean, interval), bounds.mid.n, (of.open_blocks | over.open_blocks) >= blocks)
+    is_ratio, blocks = len(selections) == 2, bounds.mid.blocks
+    alpha, estimate = ALPHA * run.share_of(blocks), None
+    if blocks:
+        mean = float(fit([bounds.mid]).mean[0] @ correlation)
+        interval = _interval(bounds, correlation, alpha, SPREAD_FLOOR if is_ratio else 0.0)
+        ends = (max(0.0, interval.low), max(0.0, interval.high)) if interval else (None, None)
+        estimate = in_ratio(mean, interval) if is_ratio else Estimate(mean, *ends)
+    open_blocks = frozenset[int]().union(*(selection.open_blocks for selection in selections))
+    return Measured(bounds, estimate, open_blocks >= set(blocks), alpha)
 
 
-def _interval(
-    low: Series, high: Series, correlation: Floats, alpha: float, floor: float = SPREAD_FLOOR
-) -> Interval | None:
+def _interval(bounds: Bounds, correlation: Floats, alpha: float, floor: float) -> Interval | None:
     """From the lower limit of the lows to the upper limit of the highs; None below three blocks or before a look."""
+    low, high = bounds.low, bounds.high
     if min(low.n, high.n) < MIN_BLOCKS or not alpha:
         return None
     if not floor and np.ptp(low.values) == np.ptp(high.values) == 0:  # counts: no noise moves them
@@ -139,54 +164,67 @@ class Decision:
     reason: Reason
 
 
-def decide(measured_ratio: Ratio, published: float, within_pct: float | None, margin: float) -> Decision:
-    """Compare a ratio with the published one. `margin`: the fraction below which a difference counts as none.
+def decide(estimate: Estimate | None, blocks: int, expected: Expected) -> Decision:
+    """Compare an estimate over so many blocks with what a source says.
 
     Direction: confirmed when the whole interval lies on the published side of 1; refuted when it lies on the other
     side, or allows only differences smaller than the margin, or than half of the published one if that is less.
     Equality: confirmed when the whole interval lies within ±`within_pct`, refuted when it lies outside.
+    Level: confirmed when the whole interval lies on the claimed side of the limit, refuted when it lies on the other.
     """
-    if measured_ratio.estimate.low is None:
-        return Decision(Outcome.INCONCLUSIVE, None, _few_blocks(measured_ratio.blocks))
-    if within_pct is not None:
-        limit = 1 + within_pct / 100
-        location, claimed = measured_ratio.region(limit), Region.WITHIN
+    if estimate is None or estimate.ends is None:
+        reason = Reason(ReasonCode.FEW_BLOCKS, {"blocks": blocks, "needed": MIN_BLOCKS})
+        return Decision(Outcome.INCONCLUSIVE, None, reason)
+    interval = Interval(*estimate.ends)
+    if expected.ratio is None:
+        location, claimed, reason = _level(interval, expected)
     else:
-        limit, location, claimed = _direction(measured_ratio, published, margin)
+        limit, location, claimed = _ratio(interval, expected.ratio, expected)
+        reason = Reason(ReasonCode.INTERVAL, {"limit": limit})
     outcome_if_missed = Outcome.INCONCLUSIVE if location is Region.ACROSS else Outcome.REFUTED
-    reason = Reason(ReasonCode.INTERVAL, {"limit": limit})
     return Decision(Outcome.CONFIRMED if location is claimed else outcome_if_missed, location, reason)
 
 
-def _direction(measured_ratio: Ratio, published: float, margin: float) -> tuple[float, Region, Region]:
-    """(the limit that judges a direction, the interval's location, the claimed location)."""
+def _ratio(interval: Interval, published: float, expected: Expected) -> tuple[float, Region, Region]:
+    """(the limit that judges a ratio, the interval's location, the claimed location)."""
+
+    def location(limit: float) -> Region:
+        return region(interval.low, interval.high, 1 / limit, limit)
+
+    if expected.within_pct is not None:
+        limit = 1 + expected.within_pct / 100
+        return limit, location(limit), Region.WITHIN
     claimed = Region.ABOVE if published > 1 else Region.BELOW
-    no_difference_limit = math.exp(min(math.log1p(margin), abs(math.log(published)) / 2))
-    if measured_ratio.region(1.0) is Region.ACROSS and measured_ratio.region(no_difference_limit) is Region.WITHIN:
+    no_difference_limit = math.exp(min(math.log1p(expected.margin), abs(math.log(published)) / 2))
+    if location(1.0) is Region.ACROSS and location(no_difference_limit) is Region.WITHIN:
         return no_difference_limit, Region.WITHIN, claimed
-    return 1.0, measured_ratio.region(1.0), claimed
+    return 1.0, location(1.0), claimed
 
 
-def _few_blocks(blocks: int) -> Reason:
-    return Reason(ReasonCode.FEW_BLOCKS, {"blocks": blocks, "needed": MIN_BLOCKS})
+def _level(interval: Interval, expected: Expected) -> tuple[Region, Region, Reason]:
+    """(the interval's location, the claimed location, the reason). At the limit itself the claim is confirmed."""
+    at_least = expected.at_least is not None
+    limit = next(level for level in (expected.at_least, expected.at_most) if level is not None)
+    above = interval.low >= limit if at_least else interval.low > limit
+    below = interval.high < limit if at_least else interval.high <= limit
+    location = Region.ABOVE if above else Region.BELOW if below else Region.ACROSS
+    reason = Reason(ReasonCode.LEVEL, {"low": interval.low, "high": interval.high, "limit": limit})
+    return location, Region.ABOVE if at_least else Region.BELOW, reason
 
 
 def judge_claims(run: Run, correlation: Floats | None = None) -> list[ClaimResult]:
     """Judge the claims of the run's experiment, in its order. `correlation`: the weights of the autocorrelation of the
     run's blocks, by default estimated from the claims' own ratios.
     """
-    claims_with_selections = [(claim, _selections(run, claim)) for claim in run.manifest.experiment.claims]
+    claims = [(claim, _selections(run, claim)) for claim in run.manifest.experiment.claims]
     if correlation is None:
-        correlation = correlation_of(
-            [claim_selections for _, claim_selections in claims_with_selections if len(claim_selections) == 2]
-        )
-    return [_judge(run, claim, claim_selections, correlation) for claim, claim_selections in claims_with_selections]
+        correlation = correlation_of(selections for _, selections in claims if len(selections) == 2)
+    return [_judge(run, claim, selections, correlation) for claim, selections in claims]
 
 
 def correlation_of(pairs: Iterable[Sequence[Selection]]) -> Floats:
     """The weights of the autocorrelation of blocks, estimated from the ratios of these pairs."""
-    bounds = [log_ratios(of, over) for of, over in pairs]
-    return autocorrelation([each.mid for each in bounds if each])
+    return autocorrelation([bounds.mid for pair in pairs if (bounds := bounds_of(pair))])
 
 
 def _selections(run: Run, claim: Claim) -> list[Selection]:
@@ -212,18 +250,14 @@ def count_outcomes(results: Sequence[ClaimResult]) -> dict[Outcome, int]:
 def _judge(run: Run, claim: Claim, selections: Sequence[Selection], correlation: Floats) -> ClaimResult:
     sides = (claim.of, claim.over) if claim.over else (claim.of,)
     estimator = run.manifest.experiment.published_estimator
-    measured_ratio = ratio(run, selections[0], selections[1], correlation) if len(selections) == 2 else None
+    measured, first, is_ratio = measure(run, selections, correlation), selections[0], len(selections) == 2
     reasons = tuple(refusals_of(run, sides, selections, claim.metric))
     if reasons:
         decision = Decision(Outcome.INCONCLUSIVE, None, reasons[0])
     else:
-        decision = _decide(run, claim, selections, measured_ratio, correlation)
+        decision = _decide(run, claim, first, measured)
         reasons = (decision.reason, *notes(run, sides, selections))
-    if len(selections) == 2:
-        bounds, level = log_ratios(*selections), None
-    else:
-        bounds = level_bounds(selections[0])
-        level = _level(bounds.mid, _level_interval(run, selections[0], correlation), correlation)
+    estimate_of_claim = measured.estimate if measured else None
     return ClaimResult(
         says=claim.says,
         metric=claim.metric,
@@ -232,101 +266,42 @@ def _judge(run: Run, claim: Claim, selections: Sequence[Selection], correlation:
         published=tuple(claim.published),
         levels=tuple(estimate(list(selection.figures.values()), estimator) for selection in selections),
         published_ratio=_ratio_of(claim.published),
-        ratio=measured_ratio.estimate if measured_ratio else None,
-        limited=measured_ratio.limited if measured_ratio else set(selections[0].figures) <= selections[0].open_blocks,
-        blocks=measured_ratio.blocks if measured_ratio else len(selections[0].figures),
+        ratio=estimate_of_claim if is_ratio else None,
+        limited=measured.limited if measured else set(first.figures) <= first.open_blocks,
+        blocks=measured.blocks if measured else len(first.figures),
         outcome=decision.outcome,
         region=decision.region,
         reasons=reasons,
-        level=level,
-        effects=tuple(_effects(bounds, selections, to=math.exp if len(selections) == 2 else float)) if bounds else (),
-        rho_weights=tuple(correlation.tolist()) if (measured_ratio.estimate if measured_ratio else level) else (),
-        alpha=ALPHA * run.share_of(bounds.mid.blocks) if bounds else None,
+        level=None if is_ratio else estimate_of_claim,
+        effects=_effects(measured.bounds, selections, math.exp if is_ratio else float) if measured else (),
+        rho_weights=tuple(correlation.tolist()) if estimate_of_claim else (),
+        alpha=measured.alpha if measured else None,
     )
 
 
-def _level(mid: Series, interval: Interval | None, correlation: Floats) -> Estimate | None:
-    """The mean of one side's blocks in the metric's unit; None without a block."""
-    if not mid.n:
-        return None
-    ends = (interval.low, interval.high) if interval else (None, None)
-    return Estimate(float(fit([mid]).mean[0] @ correlation), *ends)
-
-
-def _effects(bounds: Bounds, selections: Sequence[Selection], to: Callable[[float], float]) -> Iterator[BlockEffect]:
+def _effects(bounds: Bounds, selections: Sequence[Selection], to: Callable[[float], float]) -> tuple[BlockEffect, ...]:
     """Each block of a claim, as ratios or in the metric's unit."""
-    low, mid, high = (
-        dict(zip(each.blocks, each.values, strict=True)) for each in (bounds.low, bounds.mid, bounds.high)
-    )
-    boots = {trial.block: trial.boot for each in selections for trial in each.trials}
-    counts = Counter(trial.block for each in selections for trial in each.trials)
-    for block in sorted(low.keys() | mid.keys() | high.keys()):
-        least, measured, most = (None if block not in each else to(each[block]) for each in (low, mid, high))
-        yield BlockEffect(block, boots[block], least, measured, most, counts[block])
+    trials = [trial for each in selections for trial in each.trials]
+    boots, counts = {trial.block: trial.boot for trial in trials}, Counter(trial.block for trial in trials)
+    return block_effects({"low": bounds.low, "mid": bounds.mid, "high": bounds.high}, to, boots, counts)
 
 
-def _decide(
-    run: Run, claim: Claim, selections: Sequence[Selection], measured_ratio: Ratio | None, correlation: Floats
-) -> Decision:  # fmt: skip
-    if claim.over is None:
-        return _decide_level(run, selections[0], claim, correlation)
-    if measured_ratio is None:
-        return Decision(Outcome.INCONCLUSIVE, None, Reason(ReasonCode.ZERO_HAS_NO_RATIO))
-    return decide(measured_ratio, _published_ratio(claim.published), claim.within_pct, run.manifest.experiment.margin)
-
-
-def _decide_level(run: Run, selection: Selection, claim: Claim, correlation: Floats) -> Decision:
-    """Compare one side with a level by the interval of its mean over all that findings allow.
+def _decide(run: Run, claim: Claim, of: Selection, measured: Measured | None) -> Decision:
+    """Decide a claim that nothing refuses.
 
     A count of failures may not exceed `at_most` in any block: one block with more refutes the claim, whatever the mean.
     """
-    if claim.at_most is not None and selection.metric in FAILURE_COUNTS:
-        excess_figures = [figure for figure in selection.figures.values() if figure > claim.at_most]
-        if excess_figures:
-            values = {"most": max(excess_figures), "blocks": float(len(selection.figures))}
+    if measured is None:
+        return Decision(Outcome.INCONCLUSIVE, None, Reason(ReasonCode.ZERO_HAS_NO_RATIO))
+    if not claim.over and claim.at_most is not None and of.metric in FAILURE_COUNTS:
+        most = max(of.figures.values(), default=0.0)
+        if most > claim.at_most:
+            values = {"most": most, "blocks": float(len(of.figures))}
             return Decision(Outcome.REFUTED, Region.ABOVE, Reason(ReasonCode.FAILURES_IN_A_BLOCK, values))
-    interval = _level_interval(run, selection, correlation)
-    if interval is None:
-        return Decision(Outcome.INCONCLUSIVE, None, _few_blocks(len(selection.figures)))
-    at_least = claim.at_least is not None
-    limit = next(level for level in (claim.at_least, claim.at_most) if level is not None)
-    # At the limit itself the claim is confirmed.
-    above = interval.low >= limit if at_least else interval.low > limit
-    below = interval.high < limit if at_least else interval.high <= limit
-    reason = Reason(ReasonCode.LEVEL, {"low": interval.low, "high": interval.high, "limit": limit})
-    if not above and not below:
-        return Decision(Outcome.INCONCLUSIVE, Region.ACROSS, reason)
-    outcome = Outcome.CONFIRMED if above == at_least else Outcome.REFUTED
-    return Decision(outcome, Region.ABOVE if above else Region.BELOW, reason)
-
-
-def level_bounds(selection: Selection) -> Bounds:
-    """The figures of one side by block, in their unit, as measured and as far as findings and lost trials allow."""
-    return Bounds(
-        _series(
-            {
-                block: min(value, selection.bounds_without_client.low[block])
-                for block, value in selection.bounds.low.items()
-            }
-        ),
-        _series(selection.figures),
-        _series(
-            {
-                block: max(value, selection.bounds_without_client.high[block])
-                for block, value in selection.bounds.high.items()
-            }
-        ),
-    )
-
-
-def _series(figures: Mapping[int, float]) -> Series:
-    return Series(tuple(figures), tuple(figures.values()))
-
-
-def _level_interval(run: Run, selection: Selection, correlation: Floats) -> Interval | None:
-    bounds = level_bounds(selection)
-    interval = _interval(bounds.low, bounds.high, correlation, ALPHA * run.share_of(selection.figures), floor=0.0)
-    return interval and Interval(max(0.0, interval.low), max(0.0, interval.high))
+    published = _published_ratio(claim.published) if claim.over else None
+    margin = run.manifest.experiment.margin
+    expected = Expected(published, claim.within_pct, claim.at_least, claim.at_most, margin)
+    return decide(measured.estimate, measured.blocks, expected)
 
 
 def _ratio_of(published: Sequence[float]) -> float | None:

@@ -1,6 +1,6 @@
 """Where the time of exits goes: the explained trials of a run by reason, beside what its other trials need."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vmtoll.analysis.amounts import amount_of
@@ -9,7 +9,7 @@ from vmtoll.model.exits import ExitPrice, ExplainedTrial
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.metric import HOST_CPU
 from vmtoll.model.trial import Arm, MachineKind, Scenario, TrialRecord
-from vmtoll.model.verdict import Amount
+from vmtoll.model.verdict import Estimate
 from vmtoll.runs import folder
 
 
@@ -20,10 +20,10 @@ class ReasonShare:
     """
 
     reason: str
-    per_request: Amount
-    us_per_request: Amount
+    per_request: Estimate
+    us_per_request: Estimate
     us_per_exit: float
-    away_us: Amount
+    away_us: Estimate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +44,12 @@ class ExplainedExits:
     is_baseline_guest: bool
     trials: int
     reasons: tuple[ReasonShare, ...]
-    per_request: Amount
-    us_per_request: Amount
-    host_cpu_us: Amount | None
-    traced_cpu_us: Amount | None
-    more_us: Amount | None
-    baseline_us_per_request: Amount | None
+    per_request: Estimate
+    us_per_request: Estimate
+    host_cpu_us: Estimate | None
+    traced_cpu_us: Estimate | None
+    more_us: Estimate | None
+    baseline_us_per_request: Estimate | None
     prices: tuple[ExitPrice, ...]
     at_least_us: float | None
 
@@ -96,7 +96,7 @@ def _explained(
         per_request=per_request,
         us_per_request=_known(_cpu_us(trials)),
         host_cpu_us=amount_of(list(guest.values())),
-        traced_cpu_us=_mean(HOST_CPU.value(each.trial, Role.PRIMARY) for each in trials),
+        traced_cpu_us=amount_of(HOST_CPU.value(each.trial, Role.PRIMARY) for each in trials),
         more_us=amount_of([value - baseline[block] for block, value in guest.items() if block in baseline]),
         baseline_us_per_request=amount_of(_cpu_us(of_baseline)),
         prices=tuple(listed),
@@ -123,15 +123,11 @@ def _share(name: str, trials: Sequence[ExplainedTrial]) -> ReasonShare | None:
     )
 
 
-def _known(values: Sequence[float]) -> Amount:
+def _known(values: Sequence[float]) -> Estimate:
     amount = amount_of(values)
     if amount is None:
         raise ValueError("no explained trial")
     return amount
-
-
-def _mean(values: Iterable[float | None]) -> Amount | None:
-    return amount_of([value for value in values if value is not None])
 
 
 def _cpu_by_block(run: Run, scenario: Scenario, arm: Arm) -> dict[int, float]:

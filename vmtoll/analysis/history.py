@@ -45,7 +45,7 @@ class LevelChange:
     @property
     def size(self) -> float:
         """How far the levels are apart, as a fraction of the one before."""
-        return abs(self.ratio.ratio - 1)
+        return abs(self.ratio.value - 1)
 
     def is_better(self, least: float) -> bool:
         """Return whether the new level is better, by at least this fraction of the one before."""
@@ -77,7 +77,7 @@ class FigureHistory:
 
     def ratio(self, least: float) -> float:
         """The present level ÷ that before these steps."""
-        return math.prod(change.ratio.ratio for change in self.steps(least))
+        return math.prod(change.ratio.value for change in self.steps(least))
 
     def is_worse(self, least: float) -> bool:
         """Return whether the present level is worse than the one before these steps, by at least this fraction of it.
@@ -147,7 +147,7 @@ def _changes(
     for before, first, end in zip(ends, ends[1:], ends[2:], strict=False):
         ratio = _ratio(figures[before:first], figures[first:end])
         facts = _differences(runs[nights[first - 1].run], runs[nights[first].run], arm)
-        yield LevelChange(first, ratio, (ratio.ratio < 1) == metric.higher_is_better, facts)
+        yield LevelChange(first, ratio, (ratio.value < 1) == metric.higher_is_better, facts)
 
 
 def _ratio(before: Sequence[float], after: Sequence[float]) -> Estimate:

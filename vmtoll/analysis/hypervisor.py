@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from vmtoll.analysis.amounts import median_of
 from vmtoll.analysis.run import Run
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.trial import Arm, Scenario, TrialRecord
@@ -40,8 +41,7 @@ def host_view(run: Run, scenario: Scenario, guests: Sequence[Arm]) -> list[HostV
 
 
 def _median(trials: Sequence[TrialRecord], field: str) -> float | None:
-    values = [value for trial in trials if (value := getattr(trial.resources, field)) is not None]
-    return float(statistics.median(values)) if values else None
+    return median_of(getattr(trial.resources, field) for trial in trials)
 
 
 def _exit_kinds(folder: Path, trials: Sequence[TrialRecord]) -> dict[str, float]:

@@ -37,7 +37,7 @@ from scipy import special
 
 from vmtoll.analysis.pairs import Bounds
 from vmtoll.model.metric import Metric
-from vmtoll.model.verdict import Estimate, Kind, Region, VerdictReason
+from vmtoll.model.verdict import Estimate, Judged, Kind, Region, Tests, VerdictReason
 from vmtoll.statistics.holm import Adjusted, holm
 from vmtoll.statistics.series import (
     INDEPENDENT,
@@ -131,34 +131,6 @@ class Evidence:
         ]
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """The result of one comparison; advantages in logs.
-
-    `standard_error` is the geometric mean over ρ, because the largest ρ dominates the arithmetic one. `blocks_needed`,
-    `detectable`: see Judged.
-    """
-
-    kind: Kind
-    because: VerdictReason | None = None
-    by_every_block: bool = False
-    also_different: bool = False  # an equivalent pair that differs for sure
-    estimate: float | None = None  # as measured
-    mean_low: float | None = None  # of the lows
-    mean_high: float | None = None  # of the highs
-    interval: Interval | None = None  # the one that decided; None where every block decided, or with too few units
-    level: float | None = None  # of the interval: 1 − confidence
-    blocks_range: Interval | None = None  # of the blocks' advantages; the end nearer to zero as far as findings allow
-    capped: tuple[bool, bool] = (False, False)  # an end rests on a natural limit; the true one may lie beyond
-    half_width: float | None = None  # of the 95% interval by sampling alone
-    standard_error: float | None = None  # of the mean by sampling alone
-    units: int = 0
-    blocks_needed: int | None = None
-    detectable: float | None = None
-    difference: Adjusted | None = None
-    equivalence: Adjusted | None = None
-
-
 def weights_of(metrics: Sequence[Metric]) -> list[float]:
     """Holm's weights of the comparisons of a family, by their metrics: half of the 5% for primary metrics, half for all
     others; all of it for one kind if the other is missing.
@@ -193,13 +165,10 @@ class Family:
         """Only the kinds, of the comparisons that can be tested."""
         return [self._kind(index) for index in range(len(self.tested))]
 
-    def judge(self) -> list[Judgement]:
+    def judge(self) -> list[Judged]:
         """Judge every comparison of the family, in its order."""
         tested = iter(range(len(self.tested)))
-        return [
-            Judgement(Kind.NOT_JUDGED, evidence.excluded) if evidence.excluded else self._judgement(next(tested))
-            for evidence in self.evidence
-        ]
+        return [self._unjudged(each) if each.excluded else self._judged(next(tested)) for each in self.evidence]
 
     # ---- p-values, for all comparisons at once
 
@@ -317,37 +286,67 @@ class Family:
         direction = self._every_block(self.tested[index])
         return {0: Kind.UNDECIDED, 1: Kind.FASTER, -1: Kind.SLOWER}[direction]
 
-    def _judgement(self, index: int) -> Judgement:
+    def _unjudged(self, evidence: Evidence) -> Judged:
+        """What a comparison has without a judgement."""
+        blocks = evidence.bounds.mid.blocks
+        return Judged(
+            kind=Kind.NOT_JUDGED,
+            because=evidence.excluded,
+            open_in_every_block=evidence.limited,
+            widened=math.expm1(evidence.control_difference),
+            blocks=len(blocks),
+            boots=max(1, len({evidence.boots.get(block, 1) for block in blocks})),
+            margin=self.margin or 0.0,
+            noise_floor=None if evidence.noise is None else math.expm1(evidence.noise),
+            correlation=self.mean_correlation,
+            tests=Tests(family=len(self.tested)),
+        )
+
+    def _judged(self, index: int) -> Judged:
         evidence, kind = self.tested[index], self._kind(index)
         difference, equivalence = self.difference[index], self.equivalence[index]
         by_every_block = kind in (Kind.FASTER, Kind.SLOWER) and not difference.rejects
         adjusted = equivalence if kind is Kind.EQUIVALENT else difference
         limits = self.interval(index, adjusted.level, with_first_replicates=kind is not Kind.EQUIVALENT)
         interval = None if by_every_block else _finite_interval(limits, evidence.bounds, kind)
-        mid = evidence.bounds.mid
-        judgement = Judgement(
-            kind,
+        bounds, sign = evidence.bounds, 1 if evidence.metric.higher_is_better else -1
+        estimate = self._mean(self._mid, bounds.mid, index)
+        open_low, open_high = (_open_ends(evidence.capped, limits) if interval else evidence.capped)[::sign]
+        means = self._mean(self._low, bounds.low, index), self._mean(self._high, bounds.high, index)
+        mean_low, mean_high = [None if log is None else math.exp(sign * log) for log in means][::sign]
+        blocks_range, half_width = _blocks_range(bounds, kind), float(self.half_widths[index])
+        has_margin = self.margin is not None
+        judged = replace(
+            self._unjudged(evidence),
+            kind=kind,
             by_every_block=by_every_block,
             also_different=kind is Kind.EQUIVALENT and difference.rejects and _excludes_zero(interval),
-            estimate=self._mean(self._mid, mid, index),
-            mean_low=self._mean(self._low, evidence.bounds.low, index),
-            mean_high=self._mean(self._high, evidence.bounds.high, index),
-            interval=interval,
-            level=adjusted.level if interval else None,
-            blocks_range=_blocks_range(evidence.bounds, kind),
-            capped=_open_ends(evidence.capped, limits) if interval else evidence.capped,
-            half_width=float(self.half_widths[index]) if math.isfinite(self.half_widths[index]) else None,
+            estimate=None if estimate is None else in_ratio(estimate, interval, sign),
+            confidence=1 - adjusted.level if interval else None,
+            blocks_range=in_ratio(estimate or 0.0, blocks_range, sign) if blocks_range else None,
+            open_low=open_low,
+            open_high=open_high,
+            mean_low=mean_low,
+            mean_high=mean_high,
+            half_width=math.expm1(half_width) if math.isfinite(half_width) else None,
             standard_error=self._standard_error(index),
-            units=evidence.units(mid).n,
-            difference=difference,
-            equivalence=equivalence if self.margin is not None else None,
+            rho_weights=tuple(self.rho_weights[index].tolist()),
+            tests=Tests(
+                len(self.tested),
+                difference.p,
+                difference.holm,
+                equivalence.p if has_margin else None,
+                equivalence.holm if has_margin else None,
+                weight=self.weights[index],
+                share=evidence.share,
+            ),
         )
         if kind is not Kind.UNDECIDED:
             assert by_every_block or kind is Kind.EQUIVALENT or _excludes_zero(interval)
-            return judgement
+            return judged
         assert not _excludes_zero(interval)
         needed, detectable = self._needed_and_detectable(index)
-        return replace(judgement, because=self._because(index), blocks_needed=needed, detectable=detectable)
+        return replace(judged, because=self._because(index), blocks_needed=needed, detectable=detectable)
 
     def _mean(self, fits: Fits, series: Series, index: int) -> float | None:
         return float(fits.mean[index] @ self.rho_weights[index]) if series.n else None
@@ -382,6 +381,7 @@ class Family:
         return np.asarray((high - low) / 2)
 
     def _standard_error(self, index: int) -> float | None:
+        """The geometric mean over ρ, because the largest ρ dominates the arithmetic one."""
         error = self._mid.error[index]
         return math.exp(float(np.log(error) @ self.rho_weights[index])) if np.isfinite(error).all() else None
 

@@ -1,13 +1,13 @@
-"""Turn pairs into the evidence that a family judges, and its judgements into ratios with counts of trials."""
+"""Turn pairs into the evidence that a family judges, and add to its judgements what the trials say."""
 
-import dataclasses
 import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
-from vmtoll.analysis.judge import Evidence, Family, Judgement, control_differences, in_ratio
+import numpy as np
+
+from vmtoll.analysis.judge import Evidence, control_differences
 from vmtoll.analysis.pairs import Bounds, Pairs, is_measured, pair_arms, role_of
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.sides import Side, mean_figure
@@ -20,8 +20,8 @@ from vmtoll.model.verdict import (
     Cause,
     ControlEffects,
     Doubt,
+    Judged,
     SideCounts,
-    Tests,
     VerdictReason,
 )
 from vmtoll.statistics.series import Floats, Series, fit
@@ -75,11 +75,9 @@ def evidence_of(run: Run, pairs: Pairs, metric: Metric, control: Control | None)
     control_difference = control.control_difference if control else 0.0
     return Evidence(
         metric,
-        bounds.widened(control_difference) if control_difference else bounds,
+        bounds.widened(control_difference),
         pairs.boots,
-        first_replicates=pairs.first_replicates.widened(control_difference)
-        if pairs.first_replicates and control_difference
-        else pairs.first_replicates,
+        first_replicates=pairs.first_replicates and pairs.first_replicates.widened(control_difference),
         noise=control.noise if control else None,
         control_difference=control_difference,
         share=run.share_of(bounds.mid.blocks),
@@ -98,66 +96,18 @@ def _why_excluded(pairs: Pairs) -> VerdictReason | None:
     return VerdictReason.NOT_COMPARABLE if incomparable else VerdictReason.NO_FIGURE
 
 
-def judged_fields(
-    pairs: Pairs, evidence: Evidence, judgement: Judgement, family: Family, *, with_plain_levels: bool = False
-) -> dict[str, Any]:
-    """The fields of a Judged: a judgement in ratios, with the counts of both sides. `with_plain_levels`: a side's level
-    is the plain geometric mean, which it has in every comparison; by default one level over the other is the estimate.
+def with_trials(pairs: Pairs, evidence: Evidence, judged: Judged, *, with_plain_levels: bool = False) -> Judged:
+    """A judgement with what its trials add. `with_plain_levels`: a side's level is the plain geometric mean, which it
+    has in every comparison; by default one level over the other is the estimate.
     """
-    is_weighted = evidence in family.tested and not with_plain_levels
-    rho_weights = family.rho_weights[family.tested.index(evidence)] if is_weighted else None
-    return ratio_fields(evidence, judgement, family) | {
-        "doubts": _doubts(pairs, evidence, judgement, family.margin or 0.0),
-        "baseline": _counts_with_level(pairs, 0, rho_weights),
-        "compared": _counts_with_level(pairs, 1, rho_weights),
-        "effects": effects_of(pairs, evidence.bounds, evidence.first_replicates),
-    }
-
-
-def ratio_fields(evidence: Evidence, judgement: Judgement, family: Family) -> dict[str, Any]:
-    """The fields of a Judged that need no trials: a judgement in ratios."""
-    sign = 1 if evidence.metric.higher_is_better else -1
-    open_low, open_high = judgement.capped[::sign]
-    ends = [None if log is None else math.exp(sign * log) for log in (judgement.mean_low, judgement.mean_high)][::sign]
-    difference, equivalence = judgement.difference, judgement.equivalence
-    tested = evidence.excluded is None
-    index = family.tested.index(evidence) if tested else 0
-    blocks = evidence.bounds.mid.blocks
-    return {
-        "kind": judgement.kind,
-        "because": judgement.because,
-        "by_every_block": judgement.by_every_block,
-        "also_different": judgement.also_different,
-        "estimate": None if judgement.estimate is None else in_ratio(judgement.estimate, judgement.interval, sign),
-        "confidence": None if judgement.level is None else 1 - judgement.level,
-        "blocks_range": in_ratio(judgement.estimate or 0.0, judgement.blocks_range, sign)
-        if judgement.blocks_range else None,
-        "open_low": open_low,
-        "open_high": open_high,
-        "open_in_every_block": evidence.limited,
-        "mean_low": ends[0],
-        "mean_high": ends[1],
-        "widened": math.expm1(evidence.control_difference),
-        "half_width": None if judgement.half_width is None else math.expm1(judgement.half_width),
-        "standard_error": judgement.standard_error,
-        "blocks": len(blocks),
-        "boots": max(1, len({evidence.boots.get(block, 1) for block in blocks})),
-        "blocks_needed": judgement.blocks_needed,
-        "detectable": judgement.detectable,
-        "margin": family.margin or 0.0,
-        "noise_floor": None if evidence.noise is None else math.expm1(evidence.noise),
-        "correlation": family.mean_correlation,
-        "rho_weights": tuple(family.rho_weights[index].tolist()) if tested else (),
-        "tests": Tests(
-            family=len(family.tested),
-            difference=difference.p if difference else None,
-            difference_holm=difference.holm if difference else None,
-            equivalence=equivalence.p if equivalence else None,
-            equivalence_holm=equivalence.holm if equivalence else None,
-            weight=family.weights[index] if tested else None,
-            share=evidence.share if tested else None,
-        ),
-    }  # fmt: skip
+    rho_weights = np.array(judged.rho_weights) if judged.rho_weights and not with_plain_levels else None
+    return replace(
+        judged,
+        doubts=_doubts(pairs, evidence, judged),
+        baseline=_counts_with_level(pairs, 0, rho_weights),
+        compared=_counts_with_level(pairs, 1, rho_weights),
+        effects=effects_of(pairs, evidence.bounds, evidence.first_replicates),
+    )
 
 
 def _counts_with_level(pairs: Pairs, index: int, rho_weights: Floats | None) -> SideCounts:
@@ -168,7 +118,7 @@ def _counts_with_level(pairs: Pairs, index: int, rho_weights: Floats | None) -> 
     if figures and rho_weights is not None and min(figures) > 0:
         logs = fit([Series(blocks, tuple(map(math.log, figures)))])
         level = math.exp(float(logs.mean[0] @ rho_weights))
-    return dataclasses.replace(side.counts, level=level)
+    return replace(side.counts, level=level)
 
 
 def effects_of(pairs: Pairs, bounds: Bounds, first_replicates: Bounds | None = None) -> tuple[BlockEffect, ...]:
@@ -176,29 +126,36 @@ def effects_of(pairs: Pairs, bounds: Bounds, first_replicates: Bounds | None = N
     sign = pairs.measure.sign
     low, high = (bounds.low, bounds.high)[::sign]
     first_low, first_high = (first_replicates.low, first_replicates.high)[::sign] if first_replicates else (None, None)
-    series = {"low": low, "mid": bounds.mid, "high": high, "first_low": first_low, "first_high": first_high}
-    ratios = {
-        name: {b: math.exp(sign * v) for b, v in zip(each.blocks, each.values, strict=True)} if each else {}
-        for name, each in series.items()
-    }
     trials = Counter(
         outcome.trial.block for side in pairs.sides for outcome in side.outcomes if outcome.figure or outcome.lost
     )
+    series = {"low": low, "mid": bounds.mid, "high": high, "first_low": first_low, "first_high": first_high}
+    return block_effects(series, lambda log: math.exp(sign * log), pairs.boots, trials)
+
+
+def block_effects(
+    series: Mapping[str, Series | None], to: Callable[[float], float], boots: Mapping[int, int],
+    trials: Mapping[int, int],
+) -> tuple[BlockEffect, ...]:  # fmt: skip
+    """The blocks of these series, by their names in BlockEffect; `to`: turns a value into what the block shows."""
+    values = {
+        name: {block: to(value) for block, value in zip(each.blocks, each.values, strict=True)}
+        for name, each in series.items() if each
+    }  # fmt: skip
     return tuple(
         BlockEffect(
-            block, pairs.boots[block], trials=trials[block],
-            **{name: each.get(block) for name, each in ratios.items()},
+            block, boots[block], trials=trials[block], **{name: each.get(block) for name, each in values.items()}
         )
-        for block in sorted(set[int]().union(*ratios.values()))
-    )  # fmt: skip
+        for block in sorted(set[int]().union(*values.values()))
+    )
 
 
-def _doubts(pairs: Pairs, evidence: Evidence, judgement: Judgement, margin: float) -> tuple[Doubt, ...]:
+def _doubts(pairs: Pairs, evidence: Evidence, judged: Judged) -> tuple[Doubt, ...]:
     """Causes that widen the end that counts against the verdict (within the margin either end), the largest first."""
     downs, ups = pairs.widths()
-    estimate = judgement.estimate or 0.0
-    widths = downs if estimate > 0 else ups
-    if judgement.kind not in DIFFERENT and abs(estimate) < math.log1p(margin):
+    advantage = pairs.measure.sign * math.log(judged.estimate.value) if judged.estimate else 0.0
+    widths = downs if advantage > 0 else ups
+    if judged.kind not in DIFFERENT and abs(advantage) < math.log1p(judged.margin):
         widths = {cause: max(downs.get(cause, 0.0), ups.get(cause, 0.0)) for cause in (*downs, *ups)}
     if evidence.control_difference:
         widths[Cause.CONTROL] = evidence.control_difference

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 import numpy as np
 
+from vmtoll.analysis.amounts import median_of
 from vmtoll.analysis.judge import in_ratio
 from vmtoll.analysis.pairs import pair, role_of
 from vmtoll.analysis.run import Run
-from vmtoll.analysis.sets import Nature, Quantity
+from vmtoll.analysis.sets import is_rate, quantity_of
 from vmtoll.analysis.sides import Measure, sides_of
 from vmtoll.model.columns import CROSSCHECK, value_of
 from vmtoll.model.finding import Role, Validity
@@ -40,12 +40,8 @@ class NeighbourStep:
         """The Measure of a field of Measurement."""
         role = role_of(LATENCY_P99, Role.PRIMARY, self.trials) if field == LATENCY_P99.field else Role.PRIMARY
         prefix = CROSSCHECK if role is Role.CROSSCHECK else ""
-        is_tail = field.endswith("_p99_us")
-        quantity = Quantity(
-            Nature.PERCENTILE if is_tail else Nature.RATE, 0.99 if is_tail else 0.0, field.removesuffix("_p99_us"),
-            unit_s=1e6, is_open=field.startswith("response"),
-        )  # fmt: skip
-        return Measure(lambda trial: value_of(trial, prefix + field), quantity, role, not is_tail)
+        quantity = quantity_of(field, is_open=field.startswith("response"))
+        return Measure(lambda trial: value_of(trial, prefix + field), quantity, role, is_rate(field))
 
     def level(self, run: Run, field: str) -> Estimate | None:
         """The geometric mean of a field, with its interval over blocks, in the field's unit; None without a figure."""
@@ -102,6 +98,6 @@ def curves_of(run: Run) -> list[Curve]:
 def _steps(run: Run, scenarios: Sequence[Scenario], arm: Arm) -> Iterator[NeighbourStep]:
     for scenario in sorted(scenarios, key=lambda scenario: scenario.sort_key):
         trials = tuple(trial for trial in run.trials_of(scenario, arm) if trial.validity is not Validity.INVALID)
-        answered = [rps for trial in trials if (rps := trial.resources.neighbour_rps) is not None]
+        answered = median_of(trial.resources.neighbour_rps for trial in trials)
         if trials and scenario.load.neighbour is not None:
-            yield NeighbourStep(scenario.load.neighbour, float(median(answered)) if answered else None, trials)
+            yield NeighbourStep(scenario.load.neighbour, answered, trials)

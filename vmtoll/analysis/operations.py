@@ -8,7 +8,7 @@ from vmtoll.analysis.run import Run
 from vmtoll.model.finding import Validity
 from vmtoll.model.operation import MigrationFigures
 from vmtoll.model.trial import Arm, Scenario, TrialRecord
-from vmtoll.model.verdict import Amount, OperationEffect, OperationFigure
+from vmtoll.model.verdict import Estimate, OperationEffect, OperationFigure
 
 # Name of a figure → its column in trials.csv.
 FIGURES = {"blackout_ms": "blackout_ms", "brownout_s": "brownout_s", "lost": "failed", "late": "late_answers"}
@@ -41,7 +41,7 @@ def operation_effects(run: Run) -> tuple[OperationEffect, ...]:
     return tuple(effects)
 
 
-def _migration(migrations: Sequence[MigrationFigures]) -> dict[str, Amount] | None:
+def _migration(migrations: Sequence[MigrationFigures]) -> dict[str, Estimate] | None:
     """What libvirt says of the migrations, by field; None without any."""
     means = {
         field.name: amount_of([getattr(each, field.name) for each in migrations]) for field in fields(MigrationFigures)

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from vmtoll.analysis.run import Run
+from vmtoll.analysis.sets import log_of
 from vmtoll.analysis.sides import (
     Measure,
     Side,
@@ -95,18 +96,9 @@ class Pairs:
         return {trial.block: trial.boot for side in self.sides for trial in side.trials}
 
     @property
-    def limited(self) -> tuple[int, int]:
-        """Number of pairs that are client-limited or link-limited, for each side."""
-        baseline, compared = (len({t.block for t in side.limited} & set(self.bounds.mid.blocks)) for side in self.sides)
-        return baseline, compared
-
-    @property
     def open_blocks(self) -> frozenset[int]:
         """The blocks in which the client or the link leaves an end of either side open."""
-        return frozenset(
-            block for side in self.sides for block, figures in side.by_block.items()
-            if any(figure.is_limited for figure in figures)
-        )  # fmt: skip
+        return self.baseline.open_blocks | self.compared.open_blocks
 
     def widths(self) -> tuple[dict[Code | Cause, float], dict[Code | Cause, float]]:
         """How far each cause alone moves the mean of the lows down, and that of the highs up, in logs, over the paired
@@ -191,11 +183,11 @@ def _blocks(side: Side) -> dict[int, SideBlock]:
 def _block(members: Sequence[TrialOutcome], sign: int, worst: float) -> SideBlock:
     figures = [outcome.figure for outcome in members if outcome.figure]
     lost = [worst for outcome in members for _ in range(outcome.lost)]
-    at_best = [sign * _log(o.at_best) for o in members if o.at_best is not None and not o.figure]
-    ends = [sorted((sign * _log(p.low), sign * _log(p.high))) for p in figures]
+    at_best = [sign * log_of(o.at_best) for o in members if o.at_best is not None and not o.figure]
+    ends = [sorted((sign * log_of(p.low), sign * log_of(p.high))) for p in figures]
     bad = [end[0] for end in ends] + lost
     good = [end[1] for end in ends] + at_best
-    mid = [sign * _log(p.value) for p in figures]
+    mid = [sign * log_of(p.value) for p in figures]
     mean_without_lost = _mean([end[0] for end in ends])
     lost_part = (mean_without_lost or 0.0) - (_mean(bad) or 0.0) if lost and figures else 0.0
     return SideBlock(_mean(bad), _mean(mid), _mean(good), lost_part if math.isfinite(lost_part) else 0.0)
@@ -207,10 +199,6 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def _mixed(values: Sequence[float]) -> bool:
     return math.inf in values and -math.inf in values
-
-
-def _log(value: float) -> float:
-    return math.log(value) if 0 < value < math.inf else math.copysign(math.inf, value - 1)
 
 
 # ---- two arms of a run

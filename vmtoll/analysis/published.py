@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtoll.analysis.claims import correlation_of, decide, estimate, ratio
+from vmtoll.analysis.claims import Expected, correlation_of, decide, estimate, measure
 from vmtoll.analysis.refusals import why_skipped
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.selection import Selection, column_of, figures_of_side, select_trials
@@ -360,22 +360,22 @@ def _with_shape(run: Run, candidate: _Candidate, group: Sequence[_Candidate], co
     base = first.selection
     if base is None or selection.emulation or base.emulation:
         return point
-    measured_ratio = ratio(run, selection, base, correlation)
+    measured = measure(run, (selection, base), correlation)
     values = (point.figure.value, first.point.figure.value)
-    if measured_ratio is None or min(values) <= 0:
+    if measured is None or min(values) <= 0:
         return replace(point, reasons=(Reason(ReasonCode.ZERO_HAS_NO_RATIO), *point.reasons))
     published_ratio = values[0] / values[1]
     is_equality = 1 / (1 + ALIKE_PCT / 100) <= published_ratio <= 1 + ALIKE_PCT / 100
-    decision = decide(
-        measured_ratio, published_ratio, ALIKE_PCT if is_equality else None, run.manifest.experiment.margin
-    )
+    within_pct = ALIKE_PCT if is_equality else None
+    expected = Expected(published_ratio, within_pct, margin=run.manifest.experiment.margin)
+    decision = decide(measured.estimate, measured.blocks, expected)
     shapes = {Outcome.CONFIRMED: Shape.SAME, Outcome.REFUTED: Shape.NOT_SAME}
     return replace(
         point,
         shape=shapes.get(decision.outcome, Shape.INCONCLUSIVE),
         published_ratio=published_ratio,
-        measured_ratio=measured_ratio.estimate,
-        blocks=measured_ratio.blocks,
+        measured_ratio=measured.estimate,
+        blocks=measured.blocks,
         region=decision.region,
         reasons=(decision.reason, *point.reasons),
     )

@@ -6,12 +6,13 @@ its steps.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from statistics import median
 
 from vmtoll.analysis.run import Run, by_block
-from vmtoll.analysis.sets import BoundedFigure, Nature, Quantity
+from vmtoll.analysis.sets import BoundedFigure, Nature, is_rate, quantity_of
 from vmtoll.analysis.sides import Measure, Side, TrialOutcome, sides_of
 from vmtoll.model.columns import CROSSCHECK, value_of
 from vmtoll.model.experiment import ClaimSide
@@ -27,6 +28,7 @@ from vmtoll.model.workload import listed
 from vmtoll.statistics.thresholds import NATURAL_FACTOR
 
 TrialFigure = Callable[[TrialRecord], float | None]
+Figures = Mapping[int, float]  # by block
 KNEE = 0.9  # a step counts as served if this share of its offered rate comes back in time
 # Metrics that count failures also use the trials that were refused for failures. Metric → how the figures of a block
 # become one figure: a failure in one combination must not hide behind the others.
@@ -35,43 +37,75 @@ FAILURE_METRICS: Mapping[str, Callable[[Sequence[float]], float]] = {
 }  # fmt: skip
 FAILURE_COUNTS = frozenset(metric for metric, combine in FAILURE_METRICS.items() if combine is sum)
 FAILURE_FINDINGS = frozenset({Code.FAILED_REQUESTS, Code.LOST_MAIL, Code.WRONG_BODY})
-_PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 
 @dataclass(frozen=True)
-class FigureBounds:
-    """The least and the largest figure of each block that findings and lost trials allow."""
-
-    low: Mapping[int, float]
-    high: Mapping[int, float]
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The figures of some trials, by block, for a metric: a column of trials.csv, or a figure of a whole rate sweep.
-    `figures`: as measured; `bounds`: as far as findings and lost trials allow, which may have more blocks;
-    `bounds_without_client`: the same without the client's own CPU time, which counts on both sides or on neither;
-    `limited`: trials that the client or the link limited; `limits`: the findings that say so; `open_blocks`: blocks in
-    which that leaves an end open.
-    """
+class Selection(Side):
+    """The trials of a side of a claim, for a metric: a column of trials.csv, or a figure of a whole rate sweep."""
 
     metric: str
-    outcomes: tuple[TrialOutcome, ...]
-    figures: Mapping[int, float]
-    bounds: FigureBounds
-    bounds_without_client: FigureBounds
-    limited: tuple[TrialRecord, ...] = ()
-    limits: frozenset[Code] = frozenset()
-    open_blocks: frozenset[int] = frozenset()
+
+    @cached_property
+    def _by_trial(self) -> Mapping[tuple[int, int], BoundedFigure]:
+        return {outcome.trial.key: outcome.figure for outcome in self.outcomes if outcome.figure}
+
+    @cached_property
+    def figures(self) -> Figures:
+        """As measured."""
+        return self._by_block({key: figure.value for key, figure in self._by_trial.items()})
+
+    @cached_property
+    def ends(self) -> tuple[tuple[Figures, Figures], tuple[Figures, Figures]]:
+        """The least and the largest figures that findings and lost trials allow, which may have more blocks: with the
+        client's own CPU time, and without it. It counts on both sides or on neither.
+        """
+        without_client = {key: figure.without_client for key, figure in self._by_trial.items()}
+        return self._ends(self._by_trial), self._ends(without_client)
+
+    def _ends(self, figures: Mapping[tuple[int, int], BoundedFigure]) -> tuple[Figures, Figures]:
+        low, high = ({key: getattr(figure, end) for key, figure in figures.items()} for end in ("low", "high"))
+        if not figures or self.measure.quantity.nature is Nature.COUNT:
+            return self._by_block(low), self._by_block(high)
+        # A lost trial counts as twice as bad as the worst of its side.
+        lost = [o.trial.key for o in self.outcomes if not o.figure and o.lost]
+        measured = [figure.value for figure in figures.values()]
+        if self.measure.higher_is_better:
+            low |= dict.fromkeys(lost, min(measured) / NATURAL_FACTOR)
+        else:
+            high |= dict.fromkeys(lost, max(measured) * NATURAL_FACTOR)
+        mids = self._by_block({key: figure.value for key, figure in figures.items()}).values()
+        least, most = (min(mids) / NATURAL_FACTOR, max(mids) * NATURAL_FACTOR) if mids else (-math.inf, math.inf)
+        return (
+            {block: max(value, least) for block, value in self._by_block(low).items()},
+            {block: min(value, most) for block, value in self._by_block(high).items()},
+        )
+
+    def _by_block(self, values: Mapping[tuple[int, int], float]) -> dict[int, float]:
+        """Block → one figure over its combinations of arm and scenario, from the figure of each trial by its key. For a
+        metric of SWEEPS a sweep is one. A block that lacks a combination of another block is left out.
+        """
+        combinations: dict[int, dict[object, float]] = {}
+        for block, members in by_block([trial for trial in self.trials if trial.key in values]).items():
+            if self.metric in SWEEPS:
+                ordered = sorted(members, key=_sweep)
+                combinations[block] = {
+                    key: SWEEPS[self.metric]([(t.offered.offered_rps or math.nan, values[t.key]) for t in steps])
+                    for key, steps in groupby(ordered, key=_sweep)
+                }
+            else:
+                combinations[block] = {(t.arm, t.scenario): values[t.key] for t in members}
+        all_combinations = {combination for figures in combinations.values() for combination in figures}
+        combine = FAILURE_METRICS.get(self.metric, median)
+        return {
+            block: float(combine(list(figures.values())))
+            for block, figures in combinations.items()
+            if len(figures) == len(all_combinations)
+        }
 
     @property
-    def trials(self) -> list[TrialRecord]:
-        return [outcome.trial for outcome in self.outcomes]
-
-    @property
-    def used(self) -> list[TrialRecord]:
-        """The trials that have a figure."""
-        return [outcome.trial for outcome in self.outcomes if outcome.figure]
+    def limits(self) -> frozenset[Code]:
+        """The findings that say that the client or the link limited a trial."""
+        return frozenset(c for t in self.limited for c in self.measure.limits & t.limits(self.measure.role))
 
     @property
     def refused(self) -> frozenset[Code]:
@@ -132,42 +166,10 @@ def figures_of_sides(
 
 
 def _selection(side: Side, metric: str, trial_figure: TrialFigure) -> Selection:
-    is_count = side.measure.quantity.nature is Nature.COUNT
-    outcomes = tuple(
-        _count_outcome(outcome, metric, trial_figure) if is_count else outcome for outcome in side.outcomes
-    )
-    side = Side(outcomes, side.measure)
-    figures_by_trial = {outcome.trial.key: outcome.figure for outcome in outcomes if outcome.figure}
-    figures = _by_block(side, metric, {key: figure.value for key, figure in figures_by_trial.items()})
-
-    def bounds_of(trial_figures: Mapping[tuple[int, int], BoundedFigure]) -> FigureBounds:
-        mids = _by_block(side, metric, {key: figure.value for key, figure in trial_figures.items()}).values()
-        least, most = (min(mids), max(mids)) if mids and not is_count else (-math.inf, math.inf)
-        low, high = ({key: getattr(figure, end) for key, figure in trial_figures.items()} for end in ("low", "high"))
-        if figures_by_trial and not is_count:  # a lost trial counts as twice as bad as the worst of its side
-            lost = [o.trial.key for o in outcomes if not o.figure and o.lost]
-            measured = [figure.value for figure in trial_figures.values()]
-            if side.measure.higher_is_better:
-                low |= dict.fromkeys(lost, min(measured) / NATURAL_FACTOR)
-            else:
-                high |= dict.fromkeys(lost, max(measured) * NATURAL_FACTOR)
-        return FigureBounds(
-            {b: max(value, least / NATURAL_FACTOR) for b, value in _by_block(side, metric, low).items()},
-            {b: min(value, most * NATURAL_FACTOR) for b, value in _by_block(side, metric, high).items()},
-        )
-
-    return Selection(
-        metric,
-        outcomes,
-        figures,
-        bounds_of(figures_by_trial),
-        bounds_of({key: figure.without_client for key, figure in figures_by_trial.items()}),
-        tuple(side.limited),
-        frozenset(code for t in side.limited for code in side.measure.limits & t.limits(side.measure.role)),
-        frozenset(
-            o.trial.block for o in outcomes if o.figure and o.figure.is_limited
-        ),
-    )  # fmt: skip
+    outcomes = side.outcomes
+    if side.measure.quantity.nature is Nature.COUNT:
+        outcomes = tuple(_count_outcome(outcome, metric, trial_figure) for outcome in outcomes)
+    return Selection(outcomes, side.measure, metric)
 
 
 def _count_outcome(outcome: TrialOutcome, metric: str, trial_figure: TrialFigure) -> TrialOutcome:
@@ -179,26 +181,10 @@ def _count_outcome(outcome: TrialOutcome, metric: str, trial_figure: TrialFigure
 
 
 def _measure(run: Run, trials: Sequence[TrialRecord], metric: str, trial_figure: TrialFigure) -> Measure:
-    prefix, _, name = metric.removeprefix(CROSSCHECK).removesuffix("_us").rpartition("_")
-    percentile = _PERCENTILES.get(name, 0.0) if metric.endswith("_us") else 0.0
-    if _is_rate(metric):
-        nature = Nature.RATE
-    elif percentile:
-        nature = Nature.PERCENTILE
-    elif metric.endswith(("_mean_ms", "_mean_us")):
-        nature = Nature.MEAN
-    else:
-        nature = Nature.CPU if metric.endswith("cpu_us_per_request") else Nature.COUNT
-    quantity = Quantity(
-        nature,
-        percentile,
-        prefix,
-        unit_s=1e6 if metric.endswith("_us") else 1e3,
-        is_open=any(trial.scenario.load.is_open for trial in trials),
-        prescribed=frozenset({Code.LINK_BOUND} if run.manifest.experiment.prescribes_link else ()) | {Code.LITTLES_LAW},
-        excludes_client=True,
-    )
-    return Measure(trial_figure, quantity, _role(metric, trials), _is_rate(metric), _limits(run, trials, metric))
+    quantity = quantity_of(metric, is_open=any(trial.scenario.load.is_open for trial in trials))
+    prescribed = frozenset({Code.LINK_BOUND} if run.manifest.experiment.prescribes_link else ()) | {Code.LITTLES_LAW}
+    quantity = replace(quantity, prescribed=prescribed, excludes_client=True)
+    return Measure(trial_figure, quantity, _role(metric, trials), is_rate(metric), _limits(run, trials, metric))
 
 
 def column_of(metric: str) -> TrialFigure:
@@ -232,7 +218,7 @@ def _limits(run: Run, trials: Sequence[TrialRecord], metric: str) -> frozenset[C
     """The findings that mean that the client or the link limited this metric. Two do not count: a full link whose rate
     the experiment prescribes, and users that pause (LITTLES_LAW), because they did so in the source's tool as well.
     """
-    if not (_is_time(metric) or _is_rate(metric)):
+    if not (_is_time(metric) or is_rate(metric)):
         return frozenset()
     codes = OPEN_LOOP_LIMITS if any(trial.scenario.load.is_open for trial in trials) else CLOSED_LOOP_LIMITS
     return codes - {Code.LITTLES_LAW, *([Code.LINK_BOUND] if run.manifest.experiment.prescribes_link else [])}
@@ -240,33 +226,6 @@ def _limits(run: Run, trials: Sequence[TrialRecord], metric: str) -> frozenset[C
 
 def _is_time(metric: str) -> bool:
     return metric.endswith(("_ms", "_us"))
-
-
-def _is_rate(metric: str) -> bool:
-    return metric.endswith(("_rps", "_mb_per_s")) or metric in {"transactions", "transferred_mb"}
-
-
-def _by_block(side: Side, metric: str, values: Mapping[tuple[int, int], float]) -> dict[int, float]:
-    """Block → one figure over its combinations of arm and scenario, from the figure of each trial by its key. For a
-    metric of SWEEPS a sweep is one. A block that lacks a combination of another block is left out.
-    """
-    combinations: dict[int, dict[object, float]] = {}
-    for block, members in by_block([trial for trial in side.trials if trial.key in values]).items():
-        if metric in SWEEPS:
-            ordered = sorted(members, key=_sweep)
-            combinations[block] = {
-                key: SWEEPS[metric]([(t.offered.offered_rps or math.nan, values[t.key]) for t in steps])
-                for key, steps in groupby(ordered, key=_sweep)
-            }
-        else:
-            combinations[block] = {(t.arm, t.scenario): values[t.key] for t in members}
-    all_combinations = {combination for figures in combinations.values() for combination in figures}
-    combine = FAILURE_METRICS.get(metric, median)
-    return {
-        block: float(combine(list(figures.values())))
-        for block, figures in combinations.items()
-        if len(figures) == len(all_combinations)
-    }
 
 
 def _sweep(trial: TrialRecord) -> tuple[str, str, str]:

@@ -18,6 +18,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
+from vmtoll.model.columns import CROSSCHECK
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.trial import Measurement, TrialRecord
 from vmtoll.model.verdict import Cause
@@ -69,6 +70,29 @@ class Quantity:
     is_open: bool = False
     prescribed: frozenset[Code] = frozenset()
     excludes_client: bool = False
+
+
+_PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+
+
+def is_rate(column: str) -> bool:
+    """Return whether a column of trials.csv is a rate, or an amount in a given time."""
+    return column.endswith(("_rps", "_mb_per_s")) or column in {"transactions", "transferred_mb"}
+
+
+def quantity_of(column: str, *, is_open: bool) -> Quantity:
+    """The quantity of a column of trials.csv, by its name."""
+    prefix, _, name = column.removeprefix(CROSSCHECK).removesuffix("_us").rpartition("_")
+    percentile = _PERCENTILES.get(name, 0.0) if column.endswith("_us") else 0.0
+    if is_rate(column):
+        nature = Nature.RATE
+    elif percentile:
+        nature = Nature.PERCENTILE
+    elif column.endswith(("_mean_ms", "_mean_us")):
+        nature = Nature.MEAN
+    else:
+        nature = Nature.CPU if column.endswith("cpu_us_per_request") else Nature.COUNT
+    return Quantity(nature, percentile, prefix, 1e6 if column.endswith("_us") else 1e3, is_open)
 
 
 @dataclass(frozen=True)
@@ -254,7 +278,7 @@ def bounds_of_figure(
     for slack in slacks:
         ends = _ends(value, [slack], quantity, quantile)
         ends = ends[0], min(ends[1], highest)
-        widths[slack.code] = (_log(value) - _log(ends[0]), _log(ends[1]) - _log(value))
+        widths[slack.code] = (log_of(value) - log_of(ends[0]), log_of(ends[1]) - log_of(value))
     kept: dict[Code | Cause, tuple[float, float]] = {c: width for c, width in widths.items() if max(width) > 0}
     return BoundedFigure(low, value, high, kept, value_without_client)
 
@@ -275,7 +299,8 @@ def _link_headroom(trial: TrialRecord, measurement: Measurement, quantity: Quant
     return max(1.0, 100 / used_pct) * _inverse(1 - retransmitted_pct / 100) * _requests_per_answer(measurement)
 
 
-def _log(value: float) -> float:
+def log_of(value: float) -> float:
+    """The natural logarithm; infinite for zero and for infinity."""
     return math.log(value) if 0 < value < math.inf else math.copysign(math.inf, value - 1)
 
 

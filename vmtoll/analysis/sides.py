@@ -105,6 +105,11 @@ class Side:
         """Trials with a figure that the client or the link set."""
         return [trial for trial in self.used if self.measure.is_limited(trial)]
 
+    @property
+    def open_blocks(self) -> frozenset[int]:
+        """The blocks in which the client or the link leaves an end open."""
+        return frozenset(o.trial.block for o in self.outcomes if o.figure and o.figure.is_limited)
+
     @cached_property
     def figures(self) -> Mapping[int, float]:
         """Block → the mean of its replicates, geometric where all are above zero."""

@@ -6,13 +6,12 @@ base in one thing with that base. The baseline is the level to reach.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from vmtoll.analysis.hypervisor import host_view
 from vmtoll.analysis.judge import Family
-from vmtoll.analysis.judged import controls_of, evidence_of, judged_fields
+from vmtoll.analysis.judged import controls_of, evidence_of, with_trials
 from vmtoll.analysis.pairs import choose_role, pair_arms, replicates
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.sides import measure_of, sides_of
@@ -20,7 +19,7 @@ from vmtoll.model.experiment import TuningSteps
 from vmtoll.model.finding import Role
 from vmtoll.model.metric import CPU, HOST_CPU, TAIL, THROUGHPUT, Metric, loop_of
 from vmtoll.model.trial import Arm, Scenario
-from vmtoll.model.verdict import Amount, Estimate, StepKind, StepMetric, StepScenario, TuningResult, TuningStep
+from vmtoll.model.verdict import Estimate, Judged, StepKind, StepMetric, StepScenario, TuningResult, TuningStep
 
 METRICS = (THROUGHPUT, TAIL, HOST_CPU, CPU)
 
@@ -107,8 +106,8 @@ def _judge_steps(
     for (step, scenario, metric, pairs), evidence_row, judgement in zip(
         step_pairs, evidence, family.judge(), strict=True
     ):
-        fields = judged_fields(pairs, evidence_row, judgement, family, with_plain_levels=True)
-        results.setdefault(scenario, {}).setdefault(metric, []).append(_result(run, step, metric, fields))
+        judged = with_trials(pairs, evidence_row, judgement, with_plain_levels=True)
+        results.setdefault(scenario, {}).setdefault(metric, []).append(_result(run, step, metric, judged))
     return results
 
 
@@ -143,17 +142,16 @@ def _levels(run: Run, scenario: Scenario, metric: Metric, role: Role, profiles: 
     return levels
 
 
-def _result(run: Run, step: ProfileStep, metric: Metric, fields: Mapping[str, Any]) -> TuningStep:
+def _result(run: Run, step: ProfileStep, metric: Metric, judged: Judged) -> TuningStep:
     """The result of a step; its gain is in the metric's unit, from the level where the step starts."""
-    start, end = fields["baseline"].level, fields["compared"].level
-    estimate: Estimate | None = fields["estimate"]
-    gain = None
+    start, end, estimate, gain = judged.baseline.level, judged.compared.level, judged.estimate, None
     if estimate and start:
         sign = 1 if metric.higher_is_better else -1
-        ends = [None if e is None else sign * start * (e - 1) for e in (estimate.low, estimate.high)]
-        gain = Amount(sign * start * (estimate.ratio - 1), *(ends if sign > 0 else ends[::-1]))
+        ends = sorted(sign * start * (end - 1) for end in estimate.ends or ())
+        gain = Estimate(sign * start * (estimate.value - 1), *ends)
     after = Arm(step.after)
     return TuningStep(
         step=step.kind, before=Arm(step.before), after=after, over=step.skipped_profiles,
-        accelerator=run.accelerator(after), hardware=run.hardware(after), start=start, end=end, gain=gain, **fields,
+        accelerator=run.accelerator(after), hardware=run.hardware(after), start=start, end=end, gain=gain,
+        **vars(judged),
     )  # fmt: skip

@@ -10,19 +10,18 @@ from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.selection import names_of
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.experiment import ClaimSide
-from vmtoll.model.metric import Metric
-from vmtoll.model.trial import Arm, Scenario
+from vmtoll.model.trial import Scenario
 from vmtoll.model.until import ComparisonState, Look, LookComparison
 from vmtoll.model.verdict import (
     ClaimResult,
     Estimate,
-    Judged,
     Kind,
     Outcome,
     ReasonCode,
     RunAnalysis,
     VerdictReason,
 )
+from vmtoll.model.verdict_columns import comparisons
 from vmtoll.model.workload import listed
 
 # Reasons of claims that more blocks may decide.
@@ -41,47 +40,33 @@ def comparisons_at_look(run: Run, analysis: RunAnalysis) -> list[LookComparison]
     """Every comparison of a run's analysis with its standing."""
     until = run.manifest.experiment.until
     enough_pct = until.half_width_pct if until else 0.0
-    return [*_verdicts(analysis, enough_pct), *_steps(analysis, enough_pct), *_claims(run, analysis, enough_pct)]
+    return [*_judged(analysis, enough_pct), *_claims(run, analysis, enough_pct)]
 
 
-def _verdicts(analysis: RunAnalysis, enough_pct: float) -> Iterator[LookComparison]:
-    for comparison in analysis.comparisons:
-        for verdict in comparison.verdicts.values():
-            if verdict.applies:
-                yield _look_comparison(verdict, enough_pct, verdict.metric, comparison.scenario, comparison.arms)
+def _judged(analysis: RunAnalysis, enough_pct: float) -> Iterator[LookComparison]:
+    for row in comparisons(analysis):
+        judged = row.verdict
+        if judged and (row.step or judged.applies):
+            half_pct = None if judged.half_width is None else 100 * judged.half_width
+            is_refused = judged.kind is Kind.NOT_JUDGED or judged.because is VerdictReason.LIMIT
+            yield LookComparison(
+                standing=_standing(judged.is_decided, is_refused, half_pct, enough_pct), metric=row.metric.name,
+                scenarios=[row.scenario], arms=[row.baseline, row.compared], half_width_pct=half_pct,
+            )  # fmt: skip
 
 
-def _steps(analysis: RunAnalysis, enough_pct: float) -> Iterator[LookComparison]:
-    for scenario in analysis.tuning_steps.scenarios if analysis.tuning_steps else ():
-        for metric in scenario.metrics.values():
-            for step in metric.steps:
-                yield _look_comparison(step, enough_pct, metric.metric, scenario.scenario, [step.before, step.after])
-
-
-def _look_comparison(
-    judged: Judged, enough_pct: float, metric: Metric, scenario: Scenario, arms: list[Arm]
-) -> LookComparison:
-    half_pct = None if judged.half_width is None else 100 * judged.half_width
-    standing = _standing(judged, half_pct, enough_pct)
-    return LookComparison(
-        standing=standing, metric=metric.name, scenarios=[scenario], arms=arms, half_width_pct=half_pct
-    )
-
-
-def _standing(judged: Judged, half_pct: float | None, enough_pct: float) -> ComparisonState:
-    """State of a judged comparison. What findings left open counts as open: more blocks may decide it."""
-    if judged.is_decided:
-        return ComparisonState.DECIDED
-    if judged.kind is Kind.NOT_JUDGED or judged.because is VerdictReason.LIMIT:
-        return ComparisonState.REFUSED
+def _standing(is_decided: bool, is_refused: bool, half_pct: float | None, enough_pct: float) -> ComparisonState:
+    """State of a comparison. What findings left open counts as open: more blocks may decide it."""
+    if is_decided or is_refused:
+        return ComparisonState.DECIDED if is_decided else ComparisonState.REFUSED
     return ComparisonState.NARROW if half_pct is not None and half_pct <= enough_pct else ComparisonState.OPEN
 
 
 def half_width_pct(estimate: Estimate | None) -> float | None:
     """Half the width of a ratio's interval, in percent of the ratio; None without an interval."""
-    if estimate is None or estimate.low is None or estimate.high is None:
+    if estimate is None or estimate.ends is None:
         return None
-    return 50 * (estimate.high - estimate.low) / estimate.ratio
+    return 50 * (estimate.ends[1] - estimate.ends[0]) / estimate.value
 
 
 def _half_width_of_claim_pct(claim: ClaimResult) -> float | None:
@@ -95,22 +80,12 @@ def _half_width_of_claim_pct(claim: ClaimResult) -> float | None:
 def _claims(run: Run, analysis: RunAnalysis, enough_pct: float) -> Iterator[LookComparison]:
     for claim in analysis.claims:
         scenarios = [s for s in run.scenarios if any(_includes(side, s) for side in claim.sides)]
-        half_pct = _half_width_of_claim_pct(claim)
+        half_pct, is_decided = _half_width_of_claim_pct(claim), claim.outcome is not Outcome.INCONCLUSIVE
+        is_refused = claim.limited or claim.reasons[0].code not in _BLOCKS_MAY_DECIDE
+        standing = _standing(is_decided and bool(scenarios), is_refused or not scenarios, half_pct, enough_pct)
         yield LookComparison(
-            standing=_claim_standing(claim, half_pct, enough_pct) if scenarios else ComparisonState.REFUSED,
-            metric=claim.metric,
-            scenarios=scenarios,
-            claim=claim.says,
-            half_width_pct=half_pct,
+            standing=standing, metric=claim.metric, scenarios=scenarios, claim=claim.says, half_width_pct=half_pct
         )
-
-
-def _claim_standing(claim: ClaimResult, half_pct: float | None, enough_pct: float) -> ComparisonState:
-    if claim.outcome is not Outcome.INCONCLUSIVE:
-        return ComparisonState.DECIDED
-    if claim.limited or claim.reasons[0].code not in _BLOCKS_MAY_DECIDE:
-        return ComparisonState.REFUSED
-    return ComparisonState.NARROW if half_pct is not None and half_pct <= enough_pct else ComparisonState.OPEN
 
 
 def _includes(side: ClaimSide, scenario: Scenario) -> bool:

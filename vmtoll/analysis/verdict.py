@@ -2,17 +2,16 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
-from typing import Any
 
+from vmtoll.analysis.amounts import median_of
 from vmtoll.analysis.availability import availability, reliability
 from vmtoll.analysis.claims import judge_claims
 from vmtoll.analysis.equality import OPEN_STATUSES, equality
 from vmtoll.analysis.first_answers import start_figures
 from vmtoll.analysis.judge import Family, in_ratio
-from vmtoll.analysis.judged import Control, controls_of, evidence_of, judged_fields
+from vmtoll.analysis.judged import Control, controls_of, evidence_of, with_trials
 from vmtoll.analysis.levels import percentile_level
 from vmtoll.analysis.limiters import limiter
 from vmtoll.analysis.operations import operation_effects
@@ -40,6 +39,7 @@ from vmtoll.model.trial import Arm, ClientPlace, MachineKind, Scenario, TrialRec
 from vmtoll.model.verdict import (
     Comparison,
     ControlEffects,
+    Judged,
     Kind,
     RunAnalysis,
     Verdict,
@@ -142,8 +142,8 @@ def _comparisons(
     for ((key, name), (pairs, control)), evidence_row, judgement in zip(
         pairs_by_key.items(), evidence, family.judge(), strict=True
     ):
-        fields = judged_fields(pairs, evidence_row, judgement, family)
-        verdicts[key, name] = _verdict(run, *key, METRICS[name], pairs, control, fields)
+        judged = with_trials(pairs, evidence_row, judgement)
+        verdicts[key, name] = _verdict(run, *key, METRICS[name], pairs, control, judged)
     comparisons = tuple(
         Comparison(
             scenario=scenario,
@@ -163,7 +163,7 @@ def _comparisons(
 
 def _verdict(
     run: Run, scenario: Scenario, arm: Arm, metric: Metric, pairs: Pairs, control: Control | None,
-    fields: Mapping[str, Any],
+    judged: Judged,
 ) -> Verdict:  # fmt: skip
     role = pairs.measure.role
     shares = [availability(run.trials_of(scenario, side), role) for side in (run.baseline, arm)]
@@ -190,7 +190,7 @@ def _verdict(
         baseline_limiter=limiter(run, pairs.baseline.used, role),
         compared_limiter=limiter(run, pairs.compared.used, role),
         notes=tuple(note for note in notes if note),
-        **fields,
+        **vars(judged),
     )
 
 
@@ -203,7 +203,7 @@ def _client_time(pairs: Pairs) -> ClientTime:
             return None
         return min(1.0, measurement.client_cpu_s / measurement.duration_s)
 
-    return ClientTime(_median(map(share, pairs.baseline.used)), _median(map(share, pairs.compared.used)))
+    return ClientTime(median_of(map(share, pairs.baseline.used)), median_of(map(share, pairs.compared.used)))
 
 
 def _tail_notes(run: Run, scenario: Scenario, arm: Arm, pairs: Pairs) -> list[Note]:
@@ -211,7 +211,7 @@ def _tail_notes(run: Run, scenario: Scenario, arm: Arm, pairs: Pairs) -> list[No
     notes: list[Note] = []
     if scenario.load.kind is LoadKind.SHARE:
         baseline_rps, compared_rps = (
-            _median(trial.offered.offered_rps for trial in run.trials_of(scenario, side))
+            median_of(trial.offered.offered_rps for trial in run.trials_of(scenario, side))
             for side in (run.baseline, arm)
         )
         if baseline_rps != compared_rps:
@@ -258,8 +258,8 @@ def _attained_note(run: Run, scenario: Scenario, arm: Arm) -> Attained:
 
 def _answered(run: Run, scenario: Scenario, side: Arm) -> Answered | None:
     trials = _usable_trials(run, scenario, side)
-    offered = _median(trial.offered.offered_rps for trial in trials)
-    attained = _median(_share_answered(trial) for trial in trials)
+    offered = median_of(trial.offered.offered_rps for trial in trials)
+    attained = median_of(_share_answered(trial) for trial in trials)
     return None if offered is None or attained is None else Answered(offered, attained)
 
 
@@ -267,11 +267,6 @@ def _share_answered(trial: TrialRecord) -> float | None:
     answered = trial.primary.throughput_rps if trial.primary else None
     offered = trial.offered.offered_rps
     return None if answered is None or not offered else answered / offered
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    numbers = [value for value in values if value is not None]
-    return float(median(numbers)) if numbers else None
 
 
 def _trials(run: Run, scenario: Scenario, arm: Arm) -> list[TrialRecord]:

@@ -6,7 +6,7 @@ are in the order of the runs, or of whole numbers, so that the same rows in othe
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -34,7 +34,7 @@ from vmtoll.model.host_columns import FACETS
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
 from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.trial import Accelerator, Arm, Scenario
-from vmtoll.model.verdict import Doubt, Kind, VerdictReason
+from vmtoll.model.verdict import Doubt, Kind, NamedMetric, VerdictReason
 from vmtoll.model.verdict_columns import doubts_of
 
 COLUMNS = 30_000  # of all files that a query reads: DuckDB holds metadata on each column of each file
@@ -151,8 +151,27 @@ QUALIFY row_number() OVER (
 """
 
 
-@dataclass(frozen=True)
-class BedComparison:
+@dataclass(frozen=True, kw_only=True)
+class Pairing:
+    """An arm against its baseline in one scenario of an experiment, on guests of one accelerator and hardware."""
+
+    experiment: str
+    scenario: Scenario
+    baseline: Arm
+    arm: Arm
+    accelerator: Accelerator
+    hardware: Hardware
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject(Pairing):
+    """One metric of a pairing."""
+
+    metric: NamedMetric
+
+
+@dataclass(frozen=True, kw_only=True)
+class BedComparison(Subject):
     """One metric of an arm on one test bed against the experiment's baseline, from the verdicts of its runs.
 
     `mid`: the mean log ratio, compared ÷ baseline; `low`, `high`: as far as findings and lost trials allow; None where
@@ -166,13 +185,6 @@ class BedComparison:
     """
 
     testbed: str
-    experiment: str
-    scenario: Scenario
-    baseline: Arm
-    arm: Arm
-    accelerator: Accelerator
-    hardware: Hardware
-    metric: Metric
     role: Role | None
     tool: str
     blocks: int
@@ -194,6 +206,11 @@ class BedComparison:
     interval_low: float | None = None
     interval_high: float | None = None
     level: float | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """What is compared."""
+        return Subject(**{field.name: getattr(self, field.name) for field in fields(Subject)})
 
 
 @dataclass(frozen=True)

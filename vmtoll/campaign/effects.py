@@ -16,22 +16,31 @@ test beds it covered 86% of new hosts instead of 95% (Nagashima, Noma and Furuka
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from vmtoll.analysis.judge import Evidence, Family, Judgement, control_differences, in_ratio
-from vmtoll.analysis.judged import ratio_fields
+from vmtoll.analysis.judge import Evidence, Family, control_differences, in_ratio
 from vmtoll.analysis.pairs import Bounds
-from vmtoll.campaign.dataset import BedComparison, BedControl, BedTrials, Dataset, Failure, Latency, MachineLoad
+from vmtoll.campaign.dataset import (
+    BedComparison,
+    BedControl,
+    BedTrials,
+    Dataset,
+    Failure,
+    Latency,
+    MachineLoad,
+    Pairing,
+    Subject,
+)
 from vmtoll.campaign.facets import Fleet, fleet
 from vmtoll.model.finding import Code, Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.metric import METRICS, Loop, loop_of
-from vmtoll.model.trial import Accelerator, Arm, Scenario
-from vmtoll.model.verdict import Cause, Doubt, Estimate, Kind, SideCounts, Verdict, VerdictReason
+from vmtoll.model.trial import Accelerator
+from vmtoll.model.verdict import Cause, Doubt, Estimate, Judged, Kind, Ratio, SideCounts, Verdict, VerdictReason
 from vmtoll.statistics.series import Series
 from vmtoll.statistics.student import Interval, Mean, half_width, mean_of
 from vmtoll.statistics.thresholds import MARGIN, MIN_TEST_BEDS
@@ -54,7 +63,7 @@ class BedEffect:
     limited: int
     role: Role | None
     tool: str
-    estimate: Estimate | None = None
+    estimate: Ratio | None = None
     confidence: float | None = None
     mean_low: float | None = None
     mean_high: float | None = None
@@ -63,23 +72,17 @@ class BedEffect:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Effect:
-    """One metric of a scenario on an arm against its baseline, over all test beds.
+class Effect(Pairing):
+    """One metric of a pairing, over all test beds.
 
     `verdict`: with test beds in place of blocks; `between_sd`: standard deviation of the log ratio between test beds;
     `prediction`: the ratio with the interval for a further test bed.
     """
 
-    experiment: str
-    scenario: Scenario
-    baseline: Arm
-    arm: Arm
-    accelerator: Accelerator
-    hardware: Hardware
     verdict: Verdict
     blocks: int
     between_sd: float | None
-    prediction: Estimate | None
+    prediction: Ratio | None
     by_testbed: tuple[BedEffect, ...]
 
 
@@ -136,7 +139,6 @@ def campaign_figures(
         )
 
 
-ComparisonKey = tuple[str, Scenario, Arm, Arm, Accelerator, Hardware]
 ControlKey = tuple[str, str, Loop]  # experiment, metric, kind of loop
 Beds = Sequence[BedComparison]
 
@@ -153,10 +155,6 @@ def campaign_effects(rows: Iterable[BedComparison], controls: Iterable[BedContro
         for _, rows_of_metric in groupby(ordered, key=lambda row: (row.experiment, row.metric.name))
         for effect in _judge_family(list(rows_of_metric), control_widening, margin)
     ]
-
-
-def _comparison_key(row: BedComparison) -> ComparisonKey:
-    return row.experiment, row.scenario, row.baseline, row.arm, row.accelerator, row.hardware
 
 
 def _sort_key(row: BedComparison) -> tuple[Any, ...]:
@@ -194,14 +192,12 @@ def _series(values: Sequence[float | None], sign: int = 1) -> Series:
 
 def _judge_family(rows: Beds, control_widening: Mapping[ControlKey, float], margin: float) -> list[Effect]:
     """One metric of an experiment: every scenario on every arm."""
-    groups: dict[ComparisonKey, list[BedComparison]] = {}
+    groups: dict[Subject, list[BedComparison]] = {}
     for row in sorted(rows, key=_sort_key):
-        groups.setdefault(_comparison_key(row), []).append(row)
+        groups.setdefault(row.subject, []).append(row)
     evidence = [_evidence(figures, control_widening) for figures in groups.values()]
-    family = Family(evidence, margin)
     return [
-        _effect(key, figures, evidence_row, judgement, family)
-        for (key, figures), evidence_row, judgement in zip(groups.items(), evidence, family.judge(), strict=True)
+        _effect(*group, judged) for group, judged in zip(groups.items(), Family(evidence, margin).judge(), strict=True)
     ]
 
 
@@ -231,26 +227,22 @@ def _evidence(figures: Beds, control_widening: Mapping[ControlKey, float]) -> Ev
     )
 
 
-def _effect(key: ComparisonKey, figures: Beds, evidence: Evidence, judgement: Judgement, family: Family) -> Effect:
-    experiment, scenario, baseline, arm, accelerator, hardware = key
+def _effect(subject: Subject, figures: Beds, judged: Judged) -> Effect:
     logs = [row.mid for row in figures if row.mid is not None]
     mean = mean_of(logs) if logs else None
     roles, tools = {row.role for row in figures}, dict.fromkeys(row.tool for row in figures if row.tool)
     return Effect(
-        experiment=experiment,
-        scenario=scenario,
-        baseline=baseline,
-        arm=arm,
-        accelerator=accelerator,
-        hardware=hardware,
+        **{field.name: getattr(subject, field.name) for field in fields(Pairing)},
         verdict=Verdict(
-            metric=evidence.metric,
+            metric=subject.metric,
             role=roles.pop() if len(roles) == 1 else None,
             tool=", ".join(tools),
-            baseline=SideCounts(limited=sum(row.limited_baseline for row in figures)),
-            compared=SideCounts(limited=sum(row.limited_compared for row in figures)),
-            doubts=_doubts(figures),
-            **ratio_fields(evidence, judgement, family),
+            **vars(judged)
+            | {
+                "baseline": SideCounts(limited=sum(row.limited_baseline for row in figures)),
+                "compared": SideCounts(limited=sum(row.limited_compared for row in figures)),
+                "doubts": _doubts(figures),
+            },
         ),
         blocks=sum(row.blocks for row in figures),
         between_sd=_between_sd(mean, figures),

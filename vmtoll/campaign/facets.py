@@ -11,11 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vmtoll.campaign.dataset import BedComparison
-from vmtoll.model.hardware import Hardware
+from vmtoll.campaign.dataset import BedComparison, Subject
 from vmtoll.model.host_columns import FACETS
-from vmtoll.model.trial import Accelerator, Arm, Scenario
-from vmtoll.model.verdict import Estimate, NamedMetric
+from vmtoll.model.verdict import Estimate, Ratio
 from vmtoll.statistics.groups import (
     Groups,
     explaining,
@@ -36,27 +34,14 @@ class FacetValue:
 
     value: str
     testbeds: int
-    estimate: Estimate
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What facets and odd hosts are about: one metric of a scenario on an arm against its baseline."""
-
-    experiment: str
-    scenario: Scenario
-    baseline: Arm
-    arm: Arm
-    accelerator: Accelerator
-    hardware: Hardware
-    metric: NamedMetric
+    estimate: Ratio
 
 
 @dataclass(frozen=True)
 class Facet:
     """A property of hosts that an effect depends on, and the effect for each of its values."""
 
-    comparison: Comparison
+    comparison: Subject
     column: str
     values: tuple[FacetValue, ...]
 
@@ -67,7 +52,7 @@ class OddHost:
     `deviation`: in their standard deviations, beyond `limit`.
     """
 
-    comparison: Comparison
+    comparison: Subject
     testbed: str
     ratio: float
     expected: float
@@ -89,13 +74,10 @@ class Fleet:
 
 def fleet(rows: Sequence[BedComparison], hosts: Hosts, margin: float) -> Fleet:
     """Facets and odd hosts of a campaign; `margin`: the least difference that matters, a fraction."""
-    groups: dict[Comparison, list[BedComparison]] = {}
+    groups: dict[Subject, list[BedComparison]] = {}
     for row in rows:
         if row.mid is not None and row.testbed in hosts:
-            key = Comparison(
-                row.experiment, row.scenario, row.baseline, row.arm, row.accelerator, row.hardware, row.metric
-            )
-            groups.setdefault(key, []).append(row)
+            groups.setdefault(row.subject, []).append(row)
     large = {key: members for key, members in groups.items() if len(members) >= MIN_FLEET}
     if not large:
         return Fleet(hosts=len(hosts))
@@ -121,7 +103,7 @@ def _factors(members: Sequence[BedComparison], hosts: Hosts) -> dict[str, tuple[
 
 
 def _facets_and_odd_hosts(
-    key: Comparison, members: Sequence[BedComparison], factors: Mapping[str, tuple[list[str], Groups]], level: float,
+    key: Subject, members: Sequence[BedComparison], factors: Mapping[str, tuple[list[str], Groups]], level: float,
     error_of_host: float, margin: float,
 ) -> tuple[list[Facet], list[OddHost]]:  # fmt: skip
     logs = np.array([row.mid for row in members], dtype=float)
@@ -131,9 +113,9 @@ def _facets_and_odd_hosts(
     for column in chosen:
         names, groups = factors[column]
         values = tuple(_value(name, logs[groups == number]) for number, name in enumerate(names))
-        ratios = [value.estimate.ratio for value in values]
+        ratios = [value.estimate.value for value in values]
         if math.log(max(ratios) / min(ratios)) >= least:
-            facets.append(Facet(key, column, tuple(sorted(values, key=lambda value: value.estimate.ratio))))
+            facets.append(Facet(key, column, tuple(sorted(values, key=lambda value: value.estimate.value))))
         rest = without_groups(rest, groups)
     deviations, centred = robust_deviations(rest), rest - np.median(rest)
     limit = outlier_limit(len(rest), error_of_host)

@@ -16,9 +16,8 @@ from markupsafe import Markup
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from vmtoll.campaign.dataset import Latency
+from vmtoll.campaign.dataset import Latency, Subject
 from vmtoll.campaign.effects import BedEffect, Effect, Figures
-from vmtoll.campaign.facets import Comparison
 from vmtoll.model.metric import TAIL, THROUGHPUT
 from vmtoll.model.trial import METAL, Accelerator
 from vmtoll.model.verdict import Estimate, Kind, VerdictReason
@@ -56,7 +55,7 @@ def draw(effects: Sequence[Effect]) -> list[tuple[str, Chart]]:
         return [(f"testbeds-{number}", _chart(entries)) for number, entries in enumerate(groups.values(), start=1)]
 
 
-def label(row: Effect | Latency | Comparison) -> str:
+def label(row: Effect | Latency | Subject) -> str:
     """The scenario in words."""
     return f"{row.scenario.server} · {row.scenario.workload}, {load_text(row.scenario.load)}"
 
@@ -74,7 +73,7 @@ def _chart(entries: Sequence[Effect]) -> Chart:
     figure, (axes,) = new_figure(2.2 * len(shown))
     axes.axvline(0, color=INK, lw=1.0, zorder=1)
     for row, effect in enumerate(shown):
-        beds = np.log([bed.estimate.ratio for bed in effect.by_testbed if bed.estimate])
+        beds = np.log([bed.estimate.value for bed in effect.by_testbed if bed.estimate])
         if len(beds) > MOST_BEDS:
             _distribution(axes, row, beds)
         else:
@@ -86,11 +85,10 @@ def _chart(entries: Sequence[Effect]) -> Chart:
             (effect.prediction, SOFT, 1.0, 2),
             (effect.verdict.estimate, INK, 3.0, 4),
         ):
-            if estimate and estimate.low is not None and estimate.high is not None:
-                ends = np.log([estimate.low, estimate.high])
-                axes.plot(ends, [row + 0.32] * 2, color=colour, lw=width, zorder=order)
+            if estimate and estimate.ends:
+                axes.plot(np.log(estimate.ends), [row + 0.32] * 2, color=colour, lw=width, zorder=order)
         if effect.verdict.estimate:
-            mean = math.log(effect.verdict.estimate.ratio)
+            mean = math.log(effect.verdict.estimate.value)
             axes.scatter(mean, row + 0.32, s=42, marker="D", color=INK, zorder=5)
     row_axis(axes, [label(effect) for effect in shown])
     _ratio_ticks(axes)
@@ -213,14 +211,12 @@ def _on_testbed(effect: Effect, bed: BedEffect) -> str:
 
 def _prediction(effect: Effect) -> str:
     """The interval of the ratio for a further test bed, as that of the mean beside it."""
-    interval = effect.prediction
-    if interval is None or interval.low is None or interval.high is None:
-        return DASH
-    return f"{interval.low:.3g}× to {interval.high:.3g}×"
+    ends = effect.prediction and effect.prediction.ends
+    return f"{ends[0]:.3g}× to {ends[1]:.3g}×" if ends else DASH
 
 
 def _ratio(estimate: Estimate) -> str:
-    return f"{estimate.ratio:.3f}× ({estimate.low:.3f}× to {estimate.high:.3f}×)"
+    return f"{estimate.value:.3f}× ({estimate.low:.3f}× to {estimate.high:.3f}×)"
 
 
 def _spread(effect: Effect) -> str:

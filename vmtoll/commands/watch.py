@@ -194,7 +194,7 @@ def _document(history: "FigureHistory", least: float) -> dict[str, object]:
         "nights_needed": history.needed, "missing": history.is_missing, "worse": history.is_worse(least),
         "changes": [
             {
-                "run": history.nights[change.first].run, "ratio": change.ratio.ratio, "ratio_low": change.ratio.low,
+                "run": history.nights[change.first].run, "ratio": change.ratio.value, "ratio_low": change.ratio.low,
                 "ratio_high": change.ratio.high, "worse": change.is_worse,
                 "facts": [
                     {"fact": fact.fact, "before": fact.published, "after": fact.again} for fact in change.facts
@@ -249,7 +249,7 @@ def openmetrics_text(experiment: str, histories: "Sequence[FigureHistory]", leas
             f"{load.kind.value} {load.value:g}", history.metric.name, history.metric.unit,
         )  # fmt: skip
         gauges["figure"].labels(*key).set(nan if history.is_missing else history.nights[-1].figure)
-        gauges["change_ratio"].labels(*key).set(history.changes[-1].ratio.ratio if history.changes else 1.0)
+        gauges["change_ratio"].labels(*key).set(history.changes[-1].ratio.value if history.changes else 1.0)
         gauges["worse"].labels(*key).set(history.is_worse(least))
         gauges["nights"].labels(*key).set(len(history.nights))
     text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]

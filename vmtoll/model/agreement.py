@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from vmtoll.model.trial import Accelerator, Arm, Scenario
-from vmtoll.model.verdict import Estimate, Verdict
+from vmtoll.model.verdict import Ratio, Verdict
 
 
 class Status(StrEnum):
@@ -51,7 +51,7 @@ class Agreement:
 
     status: Status
     why: AgreementReason
-    change: Estimate | None = None
+    change: Ratio | None = None
     tolerance: float | None = None
     blocks_needed: int | None = None
 

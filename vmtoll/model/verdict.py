@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, TypeAdapter, WrapSerializer
 
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.finding import Code, Role, Validity
@@ -107,11 +107,28 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A ratio, compared ÷ baseline, with its interval; no interval with too few blocks."""
+    """A value with its interval; no interval with too few blocks."""
 
-    ratio: float
+    value: float
     low: float | None = None
     high: float | None = None
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """Both ends of the interval; None without one."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+
+def _renamed(content: Any, old: str, new: str) -> Any:
+    return {new if key == old else key: value for key, value in content.items()} if type(content) is dict else content
+
+
+# A ratio, compared ÷ baseline: in JSON its value is named `ratio`.
+Ratio = Annotated[
+    Estimate,
+    BeforeValidator(lambda content: _renamed(content, "ratio", "value")),
+    WrapSerializer(lambda ratio, serialized: _renamed(serialized(ratio), "value", "ratio")),
+]
 
 
 @dataclass(frozen=True)
@@ -244,9 +261,9 @@ class Judged:
     because: VerdictReason | None = None
     by_every_block: bool = False
     also_different: bool = False
-    estimate: Estimate | None = None
+    estimate: Ratio | None = None
     confidence: float | None = None
-    blocks_range: Estimate | None = None
+    blocks_range: Ratio | None = None
     open_low: bool = False
     open_high: bool = False
     open_in_every_block: bool = False
@@ -283,7 +300,7 @@ class Judged:
         """Return whether the size is only a lower bound: the arms differ, and the end of the interval or range that is
         farther from 1 is open.
         """
-        ratio = self.estimate.ratio if self.estimate else 1.0
+        ratio = self.estimate.value if self.estimate else 1.0
         return self.kind in DIFFERENT and (self.open_high if ratio > 1 else self.open_low)
 
 
@@ -356,15 +373,6 @@ class StepKind(StrEnum):
     SINGLE = "single"
 
 
-@dataclass(frozen=True)
-class Amount:
-    """An amount with its interval; no interval of a single block."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-
 @dataclass(frozen=True, kw_only=True)
 class TuningStep(Judged):
     """One step in one scenario and metric. FASTER: the later guest is better. No margin of equivalence applies.
@@ -382,7 +390,7 @@ class TuningStep(Judged):
     hardware: Hardware
     start: float | None = None
     end: float | None = None
-    gain: Amount | None = None
+    gain: Estimate | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -438,9 +446,9 @@ class TuningResult:
 class OperationFigure:
     """A figure in the trials with an operation, in those without it, and the difference of the two within a block."""
 
-    with_it: Amount | None
-    without: Amount | None
-    more: Amount | None
+    with_it: Estimate | None
+    without: Estimate | None
+    more: Estimate | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -456,10 +464,10 @@ class OperationEffect:
     arm: Arm
     without: Arm
     blocks: int
-    begin_s: Amount | None
-    length_s: Amount | None
+    begin_s: Estimate | None
+    length_s: Estimate | None
     figures: Mapping[str, OperationFigure]
-    migration: Mapping[str, Amount] | None = None
+    migration: Mapping[str, Estimate] | None = None
     open_ended: int = 0
 
 
@@ -468,7 +476,7 @@ class WaitFigure:
     """A unit that the server waited for: how long that took, in the starts in which it did."""
 
     unit: str
-    length_s: Amount
+    length_s: Estimate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -489,13 +497,13 @@ class StartFigures:
     at_once: int
     blocks: int
     failed: int
-    first_s: Amount | None = None
-    all_s: Amount | None = None
-    network_s: Amount | None = None
-    parts: Mapping[str, Amount]
+    first_s: Estimate | None = None
+    all_s: Estimate | None = None
+    network_s: Estimate | None = None
+    parts: Mapping[str, Estimate]
     waits: tuple[WaitFigure, ...]
     against: str
-    more_s: Amount | None = None
+    more_s: Estimate | None = None
     error_s: float
     gap_s: float
 
@@ -603,13 +611,13 @@ class ClaimResult:
     published: tuple[float, ...]
     levels: tuple[Level, ...]
     published_ratio: float | None = None
-    ratio: Estimate | None = None
+    ratio: Ratio | None = None
     limited: bool = False
     blocks: int = 0
     outcome: Outcome
     region: Region | None = None
     reasons: tuple[Reason, ...] = ()
-    level: Estimate | None = None
+    level: Ratio | None = None
     effects: tuple[BlockEffect, ...] = ()
     rho_weights: tuple[float, ...] = ()
     alpha: float | None = None

@@ -58,27 +58,24 @@ class ComparisonRow:
 
 
 def comparisons(analysis: RunAnalysis) -> Iterator[ComparisonRow]:
-    """All comparisons of a run to which the metric applies: arms with the baseline, tuning steps, A/A controls."""
+    """All comparisons of a run: arms with the baseline, tuning steps, A/A controls."""
     for comparison in analysis.comparisons:
         for verdict in comparison.verdicts.values():
-            if verdict.applies:
-                yield ComparisonRow(
-                    run_id=analysis.run_id, scenario=comparison.scenario, tool=comparison.tool,
-                    baseline=comparison.baseline, compared=comparison.arm, accelerator=comparison.accelerator,
-                    hardware=comparison.hardware,
-                    metric=verdict.metric, role=verdict.role, measured_by=verdict.tool, effects=verdict.effects,
-                    verdict=verdict,
-                )  # fmt: skip
+            yield ComparisonRow(
+                run_id=analysis.run_id, scenario=comparison.scenario, tool=comparison.tool,
+                baseline=comparison.baseline, compared=comparison.arm, accelerator=comparison.accelerator,
+                hardware=comparison.hardware, metric=verdict.metric, role=verdict.role, measured_by=verdict.tool,
+                effects=verdict.effects, verdict=verdict,
+            )  # fmt: skip
     for step_scenario in analysis.tuning_steps.scenarios if analysis.tuning_steps else ():
         for step_metric in step_scenario.metrics.values():
             for step in step_metric.steps:
-                if step.applies:
-                    yield ComparisonRow(
-                        run_id=analysis.run_id, scenario=step_scenario.scenario, tool=step_scenario.tool,
-                        baseline=step.before, compared=step.after, accelerator=step.accelerator, hardware=step.hardware,
-                        metric=step_metric.metric, role=step_metric.role, measured_by=step_metric.tool,
-                        effects=step.effects, verdict=step, step=step.step,
-                    )  # fmt: skip
+                yield ComparisonRow(
+                    run_id=analysis.run_id, scenario=step_scenario.scenario, tool=step_scenario.tool,
+                    baseline=step.before, compared=step.after, accelerator=step.accelerator, hardware=step.hardware,
+                    metric=step_metric.metric, role=step_metric.role, measured_by=step_metric.tool,
+                    effects=step.effects, verdict=step, step=step.step,
+                )  # fmt: skip
     for control in analysis.controls:
         yield ComparisonRow(
             run_id=analysis.run_id, scenario=control.scenario, tool=control.tool,
@@ -89,10 +86,10 @@ def comparisons(analysis: RunAnalysis) -> Iterator[ComparisonRow]:
 
 
 def verdict_rows(analysis: RunAnalysis, only: Collection[Judged] | None = None) -> Iterator[dict[str, Cell]]:
-    """One row per verdict and tuning step; `only`: only these."""
+    """One row per verdict and tuning step to which its metric applies; `only`: only these."""
     only_ids = None if only is None else {id(verdict) for verdict in only}
     for row in comparisons(analysis):
-        if row.verdict and (only_ids is None or id(row.verdict) in only_ids):
+        if row.verdict and row.verdict.applies and (only_ids is None or id(row.verdict) in only_ids):
             yield _identity(row) | {name: of(row.verdict) for name, *_, of in _VERDICT}
 
 
@@ -300,7 +297,7 @@ _VERDICT: list[_Figure] = [
     _truth("by_every_block", "decided because every block shows it; there is no interval then, but a range of blocks"),
     _truth("also_different", "equivalent within the margin, and different for sure"),
     _number("ratio", "mean ratio as measured: exp of the mean of ln(mid), weighed by autocorrelation",
-            _value_at("estimate.ratio")),
+            _value_at("estimate.value")),
     _number("low", "lower end of the interval that decided", _value_at("estimate.low")),
     _number("high", "its upper end", _value_at("estimate.high")),
     *_LEVELS,
@@ -395,7 +392,7 @@ _CLAIM: list[_Figure] = [
     _words("published", "values that the source printed, separated by spaces",
            lambda claim: " ".join(f"{value:g}" for value in claim.published)),
     _number("published_ratio", "their ratio", "published_ratio"),
-    _number("value", "ratio as measured, or level", _estimate_value("ratio")),
+    _number("value", "ratio as measured, or level", _estimate_value("value")),
     _number("low", "lower end of the interval of that", _estimate_value("low")),
     _number("high", "its upper end", _estimate_value("high")),
     _number("level", "probability at which the interval was made: 0.05, or what a look may spend", "alpha"),

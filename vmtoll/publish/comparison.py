@@ -84,7 +84,7 @@ def _status_by_size(
     size has an open end, only the end that it claims counts.
     """
     decisive = published if published.kind is not Kind.EQUIVALENT else again
-    low, high = interval if decisive.estimate and decisive.estimate.ratio >= 1 else (-interval[1], -interval[0])
+    low, high = interval if decisive.estimate and decisive.estimate.value >= 1 else (-interval[1], -interval[0])
     is_open = published.is_at_least
     if (low > tolerance and not is_open) or high < -tolerance:
         return Status.NOT_REPRODUCED, AgreementReason.BOUND_BROKEN if is_open else AgreementReason.SIZE_CHANGED
@@ -97,7 +97,7 @@ def _change(published: Verdict, again: Verdict, between_run_sd: float) -> tuple[
     """The difference of the log ratios with Welch's interval; no interval if a side has only one block."""
     assert published.estimate is not None
     assert again.estimate is not None
-    change = math.log(again.estimate.ratio / published.estimate.ratio)
+    change = math.log(again.estimate.value / published.estimate.value)
     a, b = _squared_error(published), _squared_error(again)
     if a is None or b is None:
         return change, None
@@ -145,7 +145,7 @@ def _squared_error(verdict: Verdict) -> float | None:
 
 def _tolerance(published: Verdict) -> float:
     """Tolerance as a difference of logarithms."""
-    effect = abs(math.log(published.estimate.ratio)) if published.estimate else 0.0
+    effect = abs(math.log(published.estimate.value)) if published.estimate else 0.0
     return max(math.log1p(published.margin), TOLERANCE_SHARE * effect)
 
 

@@ -86,7 +86,7 @@ _WHY = {
 
 def _change(agreement: Agreement) -> str:
     """`by +12.0%`, `to 2.1 times the earlier ratio`."""
-    ratio = agreement.change.ratio if agreement.change else 1.0
+    ratio = agreement.change.value if agreement.change else 1.0
     return f"by {_factor(ratio)}" if _is_small(ratio) else f"to {ratio:.2g} times the earlier ratio"
 
 
@@ -100,10 +100,8 @@ def _is_small(ratio: float) -> bool:
 
 
 def _interval(agreement: Agreement) -> str:
-    change = agreement.change
-    if change is None or change.low is None or change.high is None:
-        return ""
-    return f"[{_factor(change.low)}, {_factor(change.high)}]"
+    ends = agreement.change and agreement.change.ends
+    return f"[{_factor(ends[0])}, {_factor(ends[1])}]" if ends else ""
 
 
 def _needed_text(agreement: Agreement) -> str:
@@ -119,7 +117,7 @@ def _quotient(sides: Sides) -> str:
 
 def _ratios(metric: MetricResult, sides: Sides) -> str:
     first, second = metric.published.estimate, metric.again.estimate
-    return f" ({_quotient(sides)} {digits(first.ratio)}× → {digits(second.ratio)}×)" if first and second else ""
+    return f" ({_quotient(sides)} {digits(first.value)}× → {digits(second.value)}×)" if first and second else ""
 
 
 def _shortened(value: Any) -> str:

@@ -66,8 +66,8 @@ def test_a_campaign_of_one_test_bed_says_what_its_run_says(
             theirs.blocks, theirs.limited, theirs.kind, theirs.because
         )  # fmt: skip
         if ours.estimate and theirs.estimate and effect.verdict.estimate:
-            assert ours.estimate.ratio == pytest.approx(theirs.estimate.ratio, rel=1e-12)
-            assert effect.verdict.estimate.ratio == pytest.approx(theirs.estimate.ratio, rel=1e-12)
+            assert ours.estimate.value == pytest.approx(theirs.estimate.value, rel=1e-12)
+            assert effect.verdict.estimate.value == pytest.approx(theirs.estimate.value, rel=1e-12)
             assert (ours.estimate.low, ours.estimate.high) == (theirs.estimate.low, theirs.estimate.high)
 
 

@@ -150,7 +150,7 @@ def test_a_run_that_is_written_again_replaces_its_merged_rows(dataset: Path, sma
         for old_bed, new_bed in zip(old.by_testbed, new.by_testbed, strict=True):
             factor = 2 if (old.experiment, old_bed.testbed) == ("bench-1", "b00002") else 1
             assert old_bed.estimate and new_bed.estimate
-            assert new_bed.estimate.ratio == pytest.approx(factor * old_bed.estimate.ratio)
+            assert new_bed.estimate.value == pytest.approx(factor * old_bed.estimate.value)
     assert merged(dataset, 4).runs == 1
     assert figures_of(dataset) == once.to_json()
     assert sums_by_the_documents(dataset)[2] == BEDS * RUNS

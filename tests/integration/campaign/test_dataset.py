@@ -125,7 +125,7 @@ def test_the_effect_on_a_testbed_is_that_of_its_run(runs: dict[str, Path], figur
             theirs = comparison.verdicts[effect.verdict.metric.name]
             (ours,) = [bed for bed in effect.by_testbed if bed.testbed == testbed]
             assert theirs.estimate is not None and ours.estimate is not None
-            assert ours.estimate.ratio == pytest.approx(theirs.estimate.ratio, rel=1e-12)
+            assert ours.estimate.value == pytest.approx(theirs.estimate.value, rel=1e-12)
             assert (ours.estimate.low, ours.estimate.high) == (theirs.estimate.low, theirs.estimate.high)
             assert (ours.mean_low, ours.mean_high) == pytest.approx((theirs.mean_low, theirs.mean_high), rel=1e-12)
             assert ours.confidence == theirs.confidence
@@ -142,10 +142,10 @@ def test_the_campaigns_effect_is_the_mean_of_its_testbeds(figures: Figures) -> N
     ratio, wide = estimate(effect), effect.prediction
     lows, logs, highs = (
         np.log([value(bed) for bed in effect.by_testbed])
-        for value in (attrgetter("mean_low"), attrgetter("estimate.ratio"), attrgetter("mean_high"))
+        for value in (attrgetter("mean_low"), attrgetter("estimate.value"), attrgetter("mean_high"))
     )
     assert (lows < logs).any() or (highs > logs).any(), "one trial is limited, one was tried twice"
-    assert math.log(ratio.ratio) == pytest.approx(logs.mean())
+    assert math.log(ratio.value) == pytest.approx(logs.mean())
     assert ratio.low is not None and ratio.high is not None and effect.verdict.confidence is not None
     ends = [
         scipy_stats.t.interval(effect.verdict.confidence, len(each) - 1, each.mean(), scipy_stats.sem(each))
@@ -184,7 +184,7 @@ def test_spread_between_similar_test_beds_equals_the_usual_estimate() -> None:
     (effect,) = campaign_effects([bed_figures(f"c{n}", float(mean), error) for n, mean in enumerate(means)], [], 0.02)
     theirs = combine_effects(means, np.full(len(means), error**2), method_re="dl")
     assert effect.between_sd == pytest.approx(math.sqrt(theirs.tau2))
-    assert math.log(estimate(effect).ratio) == pytest.approx(theirs.mean_effect_re) == pytest.approx(means.mean())
+    assert math.log(estimate(effect).value) == pytest.approx(theirs.mean_effect_re) == pytest.approx(means.mean())
     half = scipy_stats.t.ppf(0.975, 5) * means.std(ddof=1) * math.sqrt(1 + 1 / 6)
     ends = np.exp([means.mean() - half, means.mean() + half])
     assert effect.prediction is not None
@@ -230,7 +230,7 @@ def test_every_test_bed_counts_as_far_as_its_findings_allow(tmp_path: Path) -> N
     assert (effect.verdict.kind, effect.verdict.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS)
     assert (effect.verdict.blocks, effect.blocks, effect.verdict.limited) == (7, 42, 12)
     assert (effect.verdict.open_low, effect.verdict.open_high) == (False, True)
-    assert math.log(estimate(effect).ratio) == pytest.approx(-0.22)
+    assert math.log(estimate(effect).value) == pytest.approx(-0.22)
     (none,) = campaign_effects(
         [bed_figures(f"l{n}", 0.0, 0.004, high=0.5, all_limited=True, **keys) for n in range(5)], [], 0.02
     )
@@ -418,6 +418,6 @@ def test_the_benchmark_finds_what_it_made(tmp_path: Path) -> None:
     measured, _, figures = measure_figures(tmp_path, memory_mb=200)
     assert measured.seconds > 0 < measured.cpu_s
     tail = [effect for effect in figures.effects if effect.verdict.metric is TAIL]
-    assert [estimate(effect).ratio for effect in tail] == pytest.approx([1.2] * 2 * RUNS, rel=0.1)
+    assert [estimate(effect).value for effect in tail] == pytest.approx([1.2] * 2 * RUNS, rel=0.1)
     assert {effect.verdict.blocks for effect in tail} == {beds}
     assert sum(row.requests for row in figures.latencies) > BUCKETS

@@ -171,7 +171,7 @@ def test_the_trials_are_those_of_the_run(bundle: Path) -> None:
     applying = [v for comparison in analysis.comparisons for v in comparison.verdicts.values() if v.applies]
     assert len(verdicts) == len(applying)
     assert verdicts["kind"].tolist() == [verdict.kind.value for verdict in applying]
-    ratios = [verdict.estimate.ratio if verdict.estimate else math.nan for verdict in applying]
+    ratios = [verdict.estimate.value if verdict.estimate else math.nan for verdict in applying]
     assert verdicts["ratio"].tolist() == pytest.approx(ratios, nan_ok=True)
 
 

@@ -173,7 +173,7 @@ def test_the_guest_has_a_shape_under_kvm(tmp_path: Path) -> None:
     first, *_ = [p for p in result if (p.figure.environment, p.figure.metric) == ("kvm", "transaction_rate")]
     assert first.shape is Shape.SAME
     assert first.published_ratio == pytest.approx(0.362, abs=0.001)
-    assert first.measured_ratio is not None and first.measured_ratio.ratio == pytest.approx(0.4, abs=0.01)
+    assert first.measured_ratio is not None and first.measured_ratio.value == pytest.approx(0.4, abs=0.01)
 
 
 SWEEP = {

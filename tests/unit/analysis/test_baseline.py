@@ -38,7 +38,7 @@ def test_metal_is_compared_with_the_environment_that_the_experiment_names(tmp_pa
     throughput = comparison.verdicts["throughput"]
     assert throughput.kind is Kind.FASTER
     assert throughput.estimate is not None
-    assert throughput.estimate.ratio == pytest.approx(2.0, rel=0.05)
+    assert throughput.estimate.value == pytest.approx(2.0, rel=0.05)
     answer, *_ = words.headline(analysis).answers
     assert (answer.metric, answer.kinds) == (THROUGHPUT, frozenset({Kind.FASTER}))
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from tests.support.published_run import AB, claim, make_published
 from tests.support.synthetic_run import Row, Truth, failed_trial, share_load, with_findings
-from vmtoll.analysis.claims import Ratio, count_outcomes, decide, estimate, judge_claims, ratio
+from vmtoll.analysis.claims import Expected, count_outcomes, decide, estimate, judge_claims, measure
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.selection import SWEEPS, column_of, figures_of_side, select_trials
 from vmtoll.model.experiment import ClaimSide, Estimator
@@ -87,7 +87,7 @@ def test_the_interval_is_that_of_a_paired_t_test(run: Run) -> None:
     low, high = stats.ttest_rel(np.log(nginx), np.log(lighttpd)).confidence_interval()
     first, *_ = results = judge_claims(run, INDEPENDENT)
     assert first.ratio is not None and first.ratio.low is not None and first.ratio.high is not None
-    assert first.ratio.ratio == pytest.approx(math.exp(np.log(nginx / lighttpd).mean()))
+    assert first.ratio.value == pytest.approx(math.exp(np.log(nginx / lighttpd).mean()))
     assert (first.ratio.low, first.ratio.high) == pytest.approx((math.exp(low), math.exp(high)))
     assert first.ratio.low < TRUE_RATIO < first.ratio.high
     assert (first.blocks, first.region, codes(first)) == (6, Region.ABOVE, [ReasonCode.INTERVAL])
@@ -329,7 +329,7 @@ def test_a_claim_may_name_the_users(tmp_path: Path) -> None:
     workloads = {AB: {"users": [10, 100]}}
     results = judge_claims(make_published(tmp_path, truth(change=change), claims, workloads=workloads))
     assert [result.outcome for result in results] == [CONFIRMED] * 3
-    assert results[0].ratio is not None and results[0].ratio.ratio == pytest.approx(2)
+    assert results[0].ratio is not None and results[0].ratio.value == pytest.approx(2)
 
 
 def test_a_rate_sweep_is_judged_by_its_peak(tmp_path: Path) -> None:
@@ -369,7 +369,7 @@ def test_a_block_without_one_of_its_cells_is_left_out(tmp_path: Path) -> None:
     )
     assert list(both.figures) == [1, 3, 4, 5, 6]
     assert both.refused == {Code.TOOL_FAILED}
-    seen = ratio(run, both, nginx, INDEPENDENT)
+    seen = measure(run, (both, nginx), INDEPENDENT)
     assert seen is not None and seen.blocks == 5
 
 
@@ -448,9 +448,9 @@ def test_estimators_of_the_sources(
 
 def test_a_published_tie_is_not_refuted_by_a_tie() -> None:
     """Published 0.1% apart and equal here within 2%: neither direction is shown."""
-    seen = Ratio(Estimate(1.0, 0.99, 1.01), 6)
-    assert decide(seen, 14719 / 14701, None, 0.02).outcome is INCONCLUSIVE
-    assert decide(seen, 1.5, None, 0.02).outcome is REFUTED
-    closer = Ratio(Estimate(1.0, 0.998, 1.002), 6)
-    assert decide(closer, 98.57 / 100, None, 0.02).outcome is REFUTED, "not half of it"
-    assert decide(closer, 100.1 / 100, None, 0.02).outcome is INCONCLUSIVE
+    seen = Estimate(1.0, 0.99, 1.01)
+    assert decide(seen, 6, Expected(14719 / 14701, margin=0.02)).outcome is INCONCLUSIVE
+    assert decide(seen, 6, Expected(1.5, margin=0.02)).outcome is REFUTED
+    closer = Estimate(1.0, 0.998, 1.002)
+    assert decide(closer, 6, Expected(98.57 / 100, margin=0.02)).outcome is REFUTED, "not half of it"
+    assert decide(closer, 6, Expected(100.1 / 100, margin=0.02)).outcome is INCONCLUSIVE

@@ -10,10 +10,10 @@ from scipy import stats
 from statsmodels.stats.power import TTestPower
 
 from tests.support.evidence import bounds, evidence
-from vmtoll.analysis.judge import Evidence, Family, Judgement, control_differences, in_ratio, region, weights_of
+from vmtoll.analysis.judge import Evidence, Family, control_differences, in_ratio, region, weights_of
 from vmtoll.analysis.pairs import Bounds
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, METRICS, TAIL, THROUGHPUT
-from vmtoll.model.verdict import DIFFERENT, Estimate, Kind, Region, VerdictReason
+from vmtoll.model.verdict import DIFFERENT, Estimate, Judged, Kind, Region, VerdictReason
 from vmtoll.statistics.series import INDEPENDENT, PRIOR, RHOS
 from vmtoll.statistics.student import Interval
 
@@ -23,11 +23,11 @@ Floats = npt.NDArray[np.float64]
 MARGIN = 0.02
 
 
-def judged(*page: Evidence, margin: float | None = MARGIN, correlation: Floats | None = INDEPENDENT) -> list[Judgement]:
+def judged(*page: Evidence, margin: float | None = MARGIN, correlation: Floats | None = INDEPENDENT) -> list[Judged]:
     return Family(page, margin, correlation=correlation).judge()
 
 
-def alone(one: Evidence, margin: float | None = MARGIN, correlation: Floats | None = INDEPENDENT) -> Judgement:
+def alone(one: Evidence, margin: float | None = MARGIN, correlation: Floats | None = INDEPENDENT) -> Judged:
     return judged(one, margin=margin, correlation=correlation)[0]
 
 
@@ -37,9 +37,16 @@ def noise(seed: int, n: int, sd: float = 0.004) -> Floats:
     return np.asarray(sd * (values - values.mean()) / values.std(ddof=1))
 
 
-def contradicts(judgement: Judgement, margin: float | None = MARGIN) -> bool:
+def logs_of(estimate: Estimate | None, sign: int = 1) -> Interval | None:
+    """The interval as advantages in logs; `sign`: −1 where less is better."""
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return None
+    return Interval(*sorted(sign * math.log(end) for end in (estimate.low, estimate.high)))
+
+
+def contradicts(judgement: Judged, margin: float | None = MARGIN, sign: int = 1) -> bool:
     """Whether the interval says something else than the kind."""
-    interval, limit = judgement.interval, math.log1p(margin or 0.0)
+    interval, limit = logs_of(judgement.estimate, sign), math.log1p(margin or 0.0)
     if interval is None:
         return judgement.kind in DIFFERENT and not judgement.by_every_block
     contains = interval.low <= 0 <= interval.high
@@ -56,12 +63,13 @@ def contradicts(judgement: Judgement, margin: float | None = MARGIN) -> bool:
 def test_independent_blocks_are_judged_by_students_t() -> None:
     logs = noise(1, 8) + 0.05
     found = alone(evidence(logs))
-    assert found.difference is not None and found.interval is not None
-    assert found.difference.p == pytest.approx(stats.ttest_1samp(logs, 0).pvalue)
+    interval = logs_of(found.estimate)
+    assert found.estimate is not None and interval is not None
+    assert found.tests.difference == pytest.approx(stats.ttest_1samp(logs, 0).pvalue)
     low, high = stats.t.interval(0.95, 7, logs.mean(), stats.sem(logs))
-    assert (found.interval.low, found.interval.high) == pytest.approx((low, high))
+    assert (interval.low, interval.high) == pytest.approx((low, high))
     assert found.kind is Kind.FASTER
-    assert (found.estimate, found.level) == pytest.approx((0.05, 0.05))
+    assert (math.log(found.estimate.value), found.confidence) == pytest.approx((0.05, 0.95))
     assert alone(evidence(-logs)).kind is Kind.SLOWER
 
 
@@ -71,21 +79,22 @@ def test_equivalence_is_both_limits_within_the_margin() -> None:
     assert inside.also_different, "1% faster for sure, and within the margin of 2%"
     assert not alone(evidence(noise(2, 8))).also_different
     assert alone(evidence(noise(2, 8) + 0.01), margin=None).kind is Kind.FASTER
-    assert alone(evidence(noise(2, 8)), margin=None).equivalence is None
+    assert alone(evidence(noise(2, 8)), margin=None).tests.equivalence is None
 
 
 def test_findings_are_judged_at_their_worst() -> None:
     """10% faster; the sets reach down to 5%, then across zero."""
     logs = noise(3, 6) + 0.1
     some, many = alone(evidence(logs, low=0.05)), alone(evidence(logs, low=0.11, high=0.3))
-    assert some.kind is Kind.FASTER and some.interval is not None
+    sure, wide = logs_of(some.estimate), logs_of(many.estimate)
+    assert some.kind is Kind.FASTER and sure is not None
     low, _ = stats.t.interval(0.95, 5, logs.mean() - 0.05, stats.sem(logs))
     _, high = stats.t.interval(0.95, 5, logs.mean(), stats.sem(logs))
-    assert (some.interval.low, some.interval.high) == pytest.approx((low, high))
+    assert (sure.low, sure.high) == pytest.approx((low, high))
     assert (many.kind, many.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS)
-    assert many.interval is not None and many.interval.low < 0 and many.interval.high > 0.4
-    wide = alone(evidence(noise(3, 8), low=0.03, high=0.03))
-    assert (wide.kind, wide.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS), "equal as measured"
+    assert wide is not None and wide.low < 0 and wide.high > 0.4
+    equal = alone(evidence(noise(3, 8), low=0.03, high=0.03))
+    assert (equal.kind, equal.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS), "equal as measured"
 
 
 def test_few_blocks() -> None:
@@ -93,9 +102,9 @@ def test_few_blocks() -> None:
     assert [alone(evidence(noise(4, n) + 0.2)).kind for n in (2, 3)] == [Kind.UNDECIDED, Kind.FASTER]
     assert [alone(evidence(noise(4, n, 0.001))).kind for n in (5, 6)] == [Kind.UNDECIDED, Kind.EQUIVALENT]
     two = alone(evidence(noise(4, 2) + 0.2))
-    assert (two.because, two.interval, two.blocks_range) == (
-        VerdictReason.FEW_BLOCKS, None, Interval(*sorted(noise(4, 2) + 0.2)),
-    )  # fmt: skip
+    assert (two.because, logs_of(two.estimate)) == (VerdictReason.FEW_BLOCKS, None)
+    least, most = np.exp(sorted(noise(4, 2) + 0.2))
+    assert two.blocks_range and (two.blocks_range.low, two.blocks_range.high) == pytest.approx((least, most))
     assert two.blocks_needed is not None and two.blocks_needed >= 4, "six in all show equality as well"
     assert alone(evidence([0.2])).because is VerdictReason.FEW_BLOCKS
 
@@ -108,11 +117,13 @@ def test_a_lost_trial_counts_in_the_series_that_it_counts_against() -> None:
     lows = dict(enumerate(noise(5, 6) + 2.3, start=1)) | dict.fromkeys((1, 2, 3, 4), 1.6)
     mids = {block: lows[block] for block in (5, 6)}
     found = alone(evidence(mids, lows, mids))
-    assert found.kind is Kind.FASTER and found.interval is not None
-    assert found.interval.low > 0 and math.isfinite(found.interval.high)
-    assert found.capped == (False, True)
+    interval = logs_of(found.estimate)
+    assert found.kind is Kind.FASTER and interval is not None
+    assert interval.low > 0 and math.isfinite(interval.high)
+    assert (found.open_low, found.open_high) == (False, True)
     lost = alone(evidence({6: 2.3}, lows, {6: 2.3}))
-    assert lost.kind is Kind.FASTER and lost.interval is not None and math.isfinite(lost.interval.high)
+    interval = logs_of(lost.estimate)
+    assert lost.kind is Kind.FASTER and interval is not None and math.isfinite(interval.high)
 
 
 # ---- Holm, and one interval
@@ -137,7 +148,8 @@ def test_what_cannot_be_tested_has_no_part_in_the_family() -> None:
     assert [each.kind for each in found[2:]] == [Kind.NOT_JUDGED] * 2
     assert [each.because for each in found[2:]] == [VerdictReason.NOT_MEASURED, VerdictReason.NO_FIGURE]
     assert found[:2] == judged(*page[:2], margin=None)
-    assert found[0].difference is not None and found[0].difference.holm == pytest.approx(2 * found[0].difference.p)
+    tests = found[0].tests
+    assert tests.difference is not None and tests.difference_holm == pytest.approx(2 * tests.difference)
 
 
 def test_an_interval_that_is_not_rejected_has_the_level_at_which_holm_stopped() -> None:
@@ -147,9 +159,9 @@ def test_an_interval_that_is_not_rejected_has_the_level_at_which_holm_stopped() 
         scale = stats.t.ppf(1 - p / 2, 5) / math.sqrt(6)
         page.append(evidence(noise(seed, 6, 0.01) + 0.01 * scale))
     found = judged(*page, margin=None)
-    assert [each.difference and each.difference.p for each in found] == pytest.approx([0.03, 0.04])
+    assert [each.tests.difference for each in found] == pytest.approx([0.03, 0.04])
     for each in found:
-        assert each.kind is Kind.UNDECIDED and each.level == pytest.approx(0.025)
+        assert each.kind is Kind.UNDECIDED and each.confidence == pytest.approx(0.975)
         assert not contradicts(each, None)
 
 
@@ -184,9 +196,10 @@ def test_no_interval_contradicts_its_verdict(margin: float | None) -> None:
     """Any page: few blocks, boots, lost trials, sets, replicates, looks."""
     rng, kinds = np.random.default_rng(7), set()
     for _ in range(100):
-        for found in Family(_random_page(rng), margin).judge():
-            assert not contradicts(found, margin), found
-            ends = [found.interval, found.blocks_range]
+        page = _random_page(rng)
+        for each, found in zip(page, Family(page, margin).judge(), strict=True):
+            assert not contradicts(found, margin, 1 if each.metric.higher_is_better else -1), found
+            ends = [logs_of(found.estimate), logs_of(found.blocks_range)]
             assert all(math.isfinite(end) for each in ends if each for end in (each.low, each.high)), found
             kinds.add(found.kind)
     assert kinds >= {Kind.FASTER, Kind.SLOWER, Kind.UNDECIDED}
@@ -204,9 +217,10 @@ def test_skewed_means_of_two_replicates_need_the_first_as_well() -> None:
     assert not contradicts(alone(replicates))
     one, both = alone(plain, None), alone(replicates, None)
     assert one.kind is Kind.FASTER and both.kind is Kind.UNDECIDED
-    assert one.interval is not None and both.interval is not None and one.difference and both.difference
-    assert both.difference.p > one.difference.p
-    assert both.interval.low < 0 < one.interval.low <= one.interval.high <= both.interval.high
+    inner, outer = logs_of(one.estimate), logs_of(both.estimate)
+    assert inner is not None and outer is not None and one.tests.difference and both.tests.difference
+    assert both.tests.difference > one.tests.difference
+    assert outer.low < 0 < inner.low <= inner.high <= outer.high
     even = evidence(noise(8, 10) + 0.06, first_replicates=bounds(noise(9, 10)))
     assert alone(even, None) == alone(replace(even, first_replicates=None), None), "blocks that are not skewed"
 
@@ -229,11 +243,11 @@ def test_boots_are_the_units_if_there_are_several() -> None:
     assert [alone(booted(*[0.0] * n)).kind for n in (3, 4)] == [Kind.UNDECIDED, Kind.EQUIVALENT]
     apart = booted(0.06, 0.0, 0.0)
     found = alone(apart)
-    assert (found.kind, found.units) == (Kind.UNDECIDED, 3)
+    assert (found.kind, found.boots) == (Kind.UNDECIDED, 3)
     assert alone(replace(apart, boots={})).kind is Kind.FASTER
     p = stats.ttest_1samp([0.06, 0.0, 0.0], 0).pvalue
-    assert found.difference is not None and found.difference.p == pytest.approx(p)
-    assert alone(apart, correlation=PRIOR).difference == found.difference, "boots are independent"
+    assert found.tests.difference == pytest.approx(p)
+    assert alone(apart, correlation=PRIOR).tests == found.tests, "boots are independent"
     assert found.blocks_needed is not None and found.blocks_needed % 4 == 0
     stretches = [list(each.blocks) for each in apart.mids_by_boot()]
     assert stretches == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]
@@ -264,7 +278,7 @@ def test_every_block_beyond_what_chance_does(n: int, a_a: float | None, correlat
     weights = np.eye(len(RHOS))[round(10 * correlation)]
     control = None if a_a is None else math.log(a_a)
 
-    def found(log: float, sign: int) -> Judgement:
+    def found(log: float, sign: int) -> Judged:
         return alone(evidence(sign * in_each(log, n), noise=control), correlation=weights)
 
     for sign, kind in ((1, Kind.FASTER), (-1, Kind.SLOWER)):
@@ -275,10 +289,10 @@ def test_every_block_beyond_what_chance_does(n: int, a_a: float | None, correlat
             (Kind.UNDECIDED, False) if math.isinf(factor) else (kind, True)
         )  # fmt: skip
         if above_it.by_every_block:
-            assert (above_it.interval, above_it.level) == (None, None)
+            assert (logs_of(above_it.estimate), above_it.confidence) == (None, None)
             ends = sorted(sign * value for value in (beyond + BY_CHANCE, beyond + BY_CHANCE + 60))
-            assert above_it.blocks_range is not None
-            assert [above_it.blocks_range.low, above_it.blocks_range.high] == pytest.approx(ends)
+            blocks_range = logs_of(above_it.blocks_range)
+            assert blocks_range is not None and [blocks_range.low, blocks_range.high] == pytest.approx(ends)
 
 
 def test_every_block_means_whatever_the_findings_allow() -> None:
@@ -288,7 +302,7 @@ def test_every_block_means_whatever_the_findings_allow() -> None:
     assert (reached.kind, reached.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS), (
         "as measured, every block decides"
     )
-    range_ = alone(evidence(logs, low=1.2, noise=0.0)).blocks_range
+    range_ = logs_of(alone(evidence(logs, low=1.2, noise=0.0)).blocks_range)
     assert range_ is not None and (range_.low, range_.high) == pytest.approx((0.8, 62.0))
 
 
@@ -450,7 +464,8 @@ def test_swapped_sides_turn_every_verdict_around() -> None:
             assert (back.because, back.blocks_needed, back.by_every_block) == (
                 there.because, there.blocks_needed, there.by_every_block,
             )  # fmt: skip
-            for ours, theirs in ((there.interval, back.interval), (there.blocks_range, back.blocks_range)):
+            for part in ("estimate", "blocks_range"):
+                ours, theirs = (logs_of(getattr(each, part)) for each in (there, back))
                 assert (ours is None) == (theirs is None)
                 if ours and theirs:
                     assert (ours.low, ours.high) == pytest.approx((-theirs.high, -theirs.low), abs=1e-9)

@@ -91,7 +91,7 @@ def test_a_neighbour_has_the_effect_that_it_was_given(run: Run) -> None:
             assert effect.high / effect.low < 1.05
             level, quiet = step.level(run, field), guest.steps[0].level(run, field)
             assert level is not None and quiet is not None
-            assert level.ratio / quiet.ratio == pytest.approx(effect.ratio)
+            assert level.value / quiet.value == pytest.approx(effect.value)
             chance = metal.effect(run, metal.steps[-1], field)
             assert chance is not None and chance.low is not None and chance.high is not None
             assert chance.low <= 1 <= chance.high

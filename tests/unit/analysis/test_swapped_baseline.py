@@ -111,7 +111,7 @@ def inverse(ratio: float | None) -> float | None:
 
 
 def mirrored_estimate(estimate: Estimate | None) -> Estimate | None:
-    return estimate and Estimate(1 / estimate.ratio, inverse(estimate.high), inverse(estimate.low))
+    return estimate and Estimate(1 / estimate.value, inverse(estimate.high), inverse(estimate.low))
 
 
 def mirrored_effect(effect: BlockEffect) -> BlockEffect:

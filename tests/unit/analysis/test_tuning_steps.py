@@ -95,7 +95,7 @@ def test_steps_add_up_to_the_whole(run: Run) -> None:
         whole = (levels["kvm-tuned"] - levels["kvm-2009"]) * (1 if name == "throughput" else -1)
         assert sum(ends(step)[1] for step in cumulative) == pytest.approx(whole, rel=0.02), "means weighted alike"
     levels = metrics["throughput"].levels
-    ratios = [step.estimate.ratio if step.estimate else 0 for step in metrics["throughput"].steps[:3]]
+    ratios = [step.estimate.value if step.estimate else 0 for step in metrics["throughput"].steps[:3]]
     assert math.prod(ratios) == pytest.approx(levels["kvm-tuned"] / levels["kvm-2009"], rel=0.01)
     assert levels["metal"] == pytest.approx(LEVELS["metal"].rps, rel=0.1)
 

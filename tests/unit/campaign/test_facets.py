@@ -22,8 +22,9 @@ LEVELS = {"kernel": 3, "qemu_version": 4, "governor": 2, "nic_offloads": 5, "fir
 
 def bed(number: int, log: float, metric: Metric = CPU) -> BedComparison:
     return BedComparison(
-        f"bed{number:05d}", "fleet", SCENARIO, Arm("metal"), Arm("kvm-default"), Accelerator.KVM, Hardware.NATIVE,
-        metric, None, "oha", 8, log, log, log, 0.01,
+        testbed=f"bed{number:05d}", experiment="fleet", scenario=SCENARIO, baseline=Arm("metal"),
+        arm=Arm("kvm-default"), accelerator=Accelerator.KVM, hardware=Hardware.NATIVE, metric=metric, role=None,
+        tool="oha", blocks=8, mid=log, low=log, high=log, error=0.01,
     )  # fmt: skip
 
 
@@ -65,7 +66,7 @@ def test_a_slow_model_and_three_slow_hosts_of_ten_thousand_are_found_and_nothing
     assert right >= 19
     (facet,) = found(0, 10_000, model=0.08, hosts=3).facets
     assert [value.value for value in facet.values] == [USUAL, SLOW]
-    usual, slow = (value.estimate.ratio for value in facet.values)
+    usual, slow = (value.estimate.value for value in facet.values)
     assert usual == pytest.approx(1.12, rel=0.01)
     assert slow == pytest.approx(1.12 * math.exp(0.08), rel=0.01)
 

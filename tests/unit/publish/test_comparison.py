@@ -42,7 +42,7 @@ def test_the_interval_is_welchs() -> None:
     expected = stats.ttest_ind(second, first, equal_var=False).confidence_interval(0.95)
     assert change is not None and change.low is not None and change.high is not None
     assert np.log([change.low, change.high]) == pytest.approx([expected.low, expected.high])
-    assert np.log(change.ratio) == pytest.approx(second.mean() - first.mean())
+    assert np.log(change.value) == pytest.approx(second.mean() - first.mean())
 
 
 def _share(status: Status, truths: tuple[float, float], sd: float, blocks: int, margin: float = 0.02) -> float:
@@ -84,7 +84,7 @@ def test_the_blocks_that_are_asked_for_are_enough() -> None:
     assert result.blocks_needed is not None
     total, sd = result.blocks_needed + second.blocks, float(np.std([-0.08, -0.05, -0.02] * 2, ddof=1))
     assert first.estimate is not None
-    truth = math.log(first.estimate.ratio)
+    truth = math.log(first.estimate.value)
     results = [agreement(first, _verdict(rng.normal(truth, sd, total))) for _ in range(200)]
     assert 0.75 <= sum(each.status is Status.REPRODUCED for each in results) / 200 <= 0.9
     imprecise = agreement(_verdict(np.array([-0.2, -0.1, 0.0] * 2)), second)
@@ -199,7 +199,7 @@ def test_another_truth_is_not(tmp_path: Path) -> None:
     assert [name for name, status in by_status.items() if status is Status.NOT_REPRODUCED] == ["throughput"]
     assert by_status["cpu"] is Status.REPRODUCED
     change = scenario.metrics["throughput"].agreement.change
-    assert change is not None and change.ratio == pytest.approx(0.7 / 0.9, rel=0.01)
+    assert change is not None and change.value == pytest.approx(0.7 / 0.9, rel=0.01)
 
 
 def edited(document: str, *path: str, value: Any) -> Callable[[Path], None]:

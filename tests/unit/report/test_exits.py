@@ -19,7 +19,7 @@ from vmtoll.analysis.verdict import analyse
 from vmtoll.model.exits import ExitReason, ExplainedTrial, to_line
 from vmtoll.model.finding import Code, Finding
 from vmtoll.model.trial import Accelerator, Arm
-from vmtoll.model.verdict import Amount
+from vmtoll.model.verdict import Estimate
 from vmtoll.report import html, words
 
 REQUESTS = 1000
@@ -111,22 +111,22 @@ def test_the_comparisons_do_not_see_the_explained_trials(run: Run, tmp_path: Pat
 
 
 ANOTHER_GUEST: dict[str, Any] = {
-    "baseline": Arm("kvm-tuned"), "is_baseline_guest": True, "baseline_us_per_request": Amount(10),
+    "baseline": Arm("kvm-tuned"), "is_baseline_guest": True, "baseline_us_per_request": Estimate(10),
 }  # fmt: skip
 
 
 @pytest.mark.usefixtures("without_charts")
 def test_the_words_of_exits(run: Run, exits: ExplainedExits) -> None:
     page = html.render(run, analyse(run))
-    some = replace(exits, us_per_request=Amount(14, 13, 15), more_us=Amount(19, 18, 20))
+    some = replace(exits, us_per_request=Estimate(14, 13, 15), more_us=Estimate(19, 18, 20))
     sentences = {
         "some of what the guest needs more": some,
-        "all of it": replace(some, us_per_request=Amount(25)),
-        "the guest needs no more": replace(some, more_us=Amount(-1)),
-        "nothing to compare with": replace(some, more_us=None, host_cpu_us=Amount(93)),
+        "all of it": replace(some, us_per_request=Estimate(25)),
+        "the guest needs no more": replace(some, more_us=Estimate(-1)),
+        "nothing to compare with": replace(some, more_us=None, host_cpu_us=Estimate(93)),
         "more than a container": replace(some, baseline=Arm("container")),
         "more than another guest": replace(some, **ANOTHER_GUEST),
-        "less than another guest": replace(some, **ANOTHER_GUEST | {"more_us": Amount(-5, -6, -4)}),
+        "less than another guest": replace(some, **ANOTHER_GUEST | {"more_us": Estimate(-5, -6, -4)}),
         "another guest that was not explained": replace(some, **ANOTHER_GUEST | {"baseline_us_per_request": None}),
     }
     sections: Sections = {

@@ -15,7 +15,7 @@ from vmtoll.analysis.verdict import analyse
 from vmtoll.model.errors import LoadError
 from vmtoll.model.first_answer import GuestStart, StartRecord, UnitWait, Way, to_line
 from vmtoll.model.trial import Accelerator
-from vmtoll.model.verdict import Amount, StartFigures, from_json, to_json
+from vmtoll.model.verdict import Estimate, StartFigures, from_json, to_json
 from vmtoll.report import charts, html, terminal, words
 from vmtoll.runs.folder import read_starts
 
@@ -94,7 +94,7 @@ def test_each_start_has_its_mean_its_parts_and_its_difference(run: Run) -> None:
         ("a.mount", 0.2),
     ]
     two = found["kvm-default", "boot", 2]
-    assert (two.first_s, two.all_s) == (Amount(15, 15, 15), Amount(18, 18, 18))
+    assert (two.first_s, two.all_s) == (Estimate(15, 15, 15), Estimate(18, 18, 18))
     assert two.parts["server"].value == pytest.approx(10.0), "of the guest that answers last"
     tuned = found["kvm-tuned", "boot", 1]
     assert tuned.against == "kvm-default"

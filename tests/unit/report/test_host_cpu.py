@@ -72,4 +72,4 @@ def test_table_explorer_and_verdict_have_the_same_figures(tmp_path: Path) -> Non
     assert {name: figures[name] for name in shown} == pytest.approx(shown)
     estimate = analyse(run).comparisons[0].verdicts[HOST_CPU.name].estimate
     assert estimate is not None
-    assert estimate.ratio == pytest.approx(3.0, rel=0.01)
+    assert estimate.value == pytest.approx(3.0, rel=0.01)

@@ -15,7 +15,7 @@ from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.operation import MigrationFigures, OperationTimes
 from vmtoll.model.trial import Arm, TrialRecord
-from vmtoll.model.verdict import Amount, from_json, to_json
+from vmtoll.model.verdict import Estimate, from_json, to_json
 from vmtoll.report import charts, html, terminal, words
 
 PAUSE = {"of": "kvm-default", "do": "pause", "for_s": 0.4, "at_s": 2}
@@ -62,11 +62,11 @@ def test_each_figure_has_both_sides_and_their_difference(run: Run) -> None:
     blackout = effect.figures["blackout_ms"]
     assert blackout.with_it is not None
     assert blackout.with_it.value == pytest.approx(403.5)
-    assert blackout.without == Amount(10, 10, 10)
+    assert blackout.without == Estimate(10, 10, 10)
     assert blackout.more is not None
     assert blackout.more.low is not None
     assert 390 < blackout.more.low < blackout.more.value == pytest.approx(393.5)
-    assert effect.figures["lost"].with_it == Amount(0, 0, 0)
+    assert effect.figures["lost"].with_it == Estimate(0, 0, 0)
     assert from_json(to_json(analyse(run))).operations is not None
 
 
@@ -118,7 +118,7 @@ def test_what_libvirt_says_of_a_migration_is_beside_the_blackout(run: Run) -> No
     assert text in str(terminal.summary(run, analysis, terminal.rows_of(analysis)))
     (stored,) = from_json(to_json(analysis)).operations or ()
     assert stored.migration is not None
-    assert stored.migration["disk_mib"] == Amount(4096, 4096, 4096)
+    assert stored.migration["disk_mib"] == Estimate(4096, 4096, 4096)
 
 
 @pytest.mark.usefixtures("without_charts")

@@ -20,7 +20,6 @@ from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, METRICS, TAIL, THROU
 from vmtoll.model.note import Answered, Attained, Note
 from vmtoll.model.trial import Accelerator, Arm, Scenario
 from vmtoll.model.verdict import (
-    Amount,
     Cause,
     ClaimResult,
     Doubt,
@@ -261,7 +260,7 @@ def test_a_control_is_not_its_arm() -> None:
 
 
 def step(kind: Kind, gain: float | None, **keys: object) -> TuningStep:
-    given = None if gain is None else Amount(gain, gain - 1, gain + 1)
+    given = None if gain is None else Estimate(gain, gain - 1, gain + 1)
     machine = {"accelerator": Accelerator.KVM, "hardware": Hardware.NATIVE}
     places = {"before": Arm("a"), "after": Arm("b"), "start": 8000.0, **machine}
     return TuningStep(step=StepKind.CUMULATIVE, kind=kind, gain=given, **(places | keys))  # type: ignore[arg-type]

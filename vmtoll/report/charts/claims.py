@@ -22,9 +22,9 @@ def _chart(shown: list[tuple[int, ClaimResult, Estimate]]) -> Chart:
     visible_values = [1.0]
     for row, (_, claim, ratio) in enumerate(shown):
         colour = COLOURS[claim.outcome]
-        ends = [ratio.ratio if end is None else end for end in (ratio.low, ratio.high)]
+        ends = [ratio.value if end is None else end for end in (ratio.low, ratio.high)]
         axes.plot(ends, [row] * 2, color=colour, lw=2.4, solid_capstyle="butt", zorder=3)
-        axes.scatter(ratio.ratio, row, s=46, marker=MARKS[claim.outcome], color=colour, zorder=4)
+        axes.scatter(ratio.value, row, s=46, marker=MARKS[claim.outcome], color=colour, zorder=4)
         visible_values += ends
         if (published := claim.published_ratio) is not None:
             axes.scatter(published, row, s=70, marker="D", facecolors="none", edgecolors=INK, linewidths=1.3, zorder=5)

@@ -38,8 +38,8 @@ def _chart(starts: list[StartFigures]) -> Chart:
         for part, amount in start.parts.items():
             axes.barh(row, max(0.0, amount.value), _BAR, left, color=_COLOURS[part], lw=0)
             left += max(0.0, amount.value)
-        if start.all_s and start.all_s.low is not None and start.all_s.high is not None:
-            axes.plot([start.all_s.low, start.all_s.high], [row, row], color=INK, lw=1.6)
+        if start.all_s and start.all_s.ends:
+            axes.plot(start.all_s.ends, [row, row], color=INK, lw=1.6)
     servers = {start.server for start in starts}
     names = [start_text(start) + (f" · {start.server}" if len(servers) > 1 else "") for start in starts]
     row_axis(axes, [name.replace(", ", " · ") for name in names])

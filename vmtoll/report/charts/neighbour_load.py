@@ -42,7 +42,7 @@ def _chart(run: Run, curves: Sequence[Curve]) -> Chart:
     for axes, field in zip(panels, first.fields, strict=True):
         for curve, item in zip(curves, styles, strict=True):
             levels = ((scale * step.load.value, step.level(run, field)) for step in curve.steps)
-            points = ((load, level.ratio, level.low, level.high) for load, level in levels if level)
+            points = ((load, level.value, level.low, level.high) for load, level in levels if level)
             curve_with_bars(axes, points, item, item.line)
     plain_axis(panels[0].yaxis, max(panels[0].dataLim.y1, 1.0))
     if panels[1].dataLim.y1 > panels[1].dataLim.y0 > 0:
@@ -78,6 +78,5 @@ def _words(run: Run, curve: Curve) -> list[str]:
 
 def _times(effect: Estimate) -> str:
     """`0.520× (0.480 to 0.570)`."""
-    if effect.low is None or effect.high is None:
-        return f"{ratio(effect.ratio)}×, one block"
-    return f"{ratio(effect.ratio)}× ({ratio(effect.low)} to {ratio(effect.high)})"
+    ends = " to ".join(map(ratio, effect.ends or ()))
+    return f"{ratio(effect.value)}× ({ends})" if ends else f"{ratio(effect.value)}×, one block"

@@ -119,7 +119,7 @@ def _row(axes: Axes, row: int, verdict: Verdict, colour: str, marker: str) -> li
 
 def _logs(estimate: Estimate | None) -> list[float]:
     """The logs of the estimate and of its interval's ends."""
-    values = (estimate.ratio, estimate.low, estimate.high) if estimate else ()
+    values = (estimate.value, estimate.low, estimate.high) if estimate else ()
     return [math.log(value) for value in values if value is not None]
 
 

@@ -12,7 +12,7 @@ from vmtoll.model.metric import HOST_CPU, TAIL, THROUGHPUT, Loop, Metric, loop_o
 from vmtoll.model.trial import Arm, Scenario
 from vmtoll.model.verdict import Kind, RunAnalysis, StepKind, StepMetric, TuningResult, TuningStep
 from vmtoll.report.plot import BLUE, GUESTS, INK, SOFT, Chart, SeriesStyle, legend, new_figure, row_axis, short_number
-from vmtoll.report.words import METRIC_LABELS, number, platform_text, scenario_labels, signed, step_text
+from vmtoll.report.words import METRIC_LABELS, amount_text, number, platform_text, scenario_labels, signed, step_text
 
 ORDER = 5
 BAR = 0.5
@@ -115,18 +115,17 @@ def _step(step: TuningStep, metric: Metric) -> _Bar:
     name, text = str(step.after), step_text(step, metric)
     if step.start is None or step.gain is None:
         return _Bar(name, "no figure", text, None, None, step)
-    low, high = step.gain.low, step.gain.high
-    interval = "" if low is None or high is None else f" ({signed(low)} to {signed(high)})"
-    subtitle = f"{signed(step.gain.value)}{interval} {_unit(metric)}"
+    subtitle = f"{amount_text(step.gain, text=signed)} {_unit(metric)}"
     return _Bar(name, subtitle, text, step.start, step.end, step, _ends(step))
 
 
 def _ends(step: TuningStep) -> tuple[float, ...]:
     """The interval of the step's gain, as levels: its start plus or minus each end; empty without an interval."""
-    if step.gain is None or step.gain.low is None or step.gain.high is None or step.start is None:
+    if step.gain is None or step.gain.ends is None or step.start is None:
         return ()
+    start = step.start
     sign = 1.0 if ((step.end or 0.0) - step.start) * step.gain.value > 0 else -1.0
-    return step.start + sign * step.gain.low, step.start + sign * step.gain.high
+    return tuple(start + sign * end for end in step.gain.ends)
 
 
 def _draw(axes: Axes, index: int, bar: _Bar) -> None:

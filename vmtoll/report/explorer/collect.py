@@ -127,7 +127,7 @@ def _ratio(verdict: Verdict) -> Entry:
     estimate, blocks = verdict.estimate, verdict.blocks_range
     if estimate is None or verdict.kind is Kind.NOT_JUDGED:
         return {}
-    ends = (estimate.ratio, estimate.low, estimate.high)
+    ends = (estimate.value, estimate.low, estimate.high)
     span = (blocks.low, blocks.high) if verdict.by_every_block and blocks else None
     return {
         "ratio": _rounded(ends),

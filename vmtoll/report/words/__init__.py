@@ -45,7 +45,6 @@ from vmtoll.report.words.glossary import (
 from vmtoll.report.words.headline import SENTENCE_LIMIT, explanations, headline, is_vague, sentence
 from vmtoll.report.words.operations import (
     HEADINGS as OPERATION_HEADINGS,
-    amount_text,
     deed_text,
     migration_text,
     noticed_text,
@@ -55,9 +54,9 @@ from vmtoll.report.words.operations import (
 from vmtoll.report.words.remarks import MOST_REMARKS, next_steps, remarks
 from vmtoll.report.words.until import ending_text, looks_text
 from vmtoll.report.words.terms import (
-    ACCELERATORS, DASH, EMULATION, HARDWARE, KVM_HARDWARE, LIMITERS, METRIC_LABELS, UNITS, arm_text, change_text,
-    co_location_text, digits, duration, figure, head_text, lab_text, labels_of, level, load_text, module_text,
-    number, p_value, percent, platform_text, plural, ratio, scenario_labels, share, signed,
+    ACCELERATORS, DASH, EMULATION, HARDWARE, KVM_HARDWARE, LIMITERS, METRIC_LABELS, UNITS, amount_text, arm_text,
+    change_text, co_location_text, digits, duration, figure, head_text, lab_text, labels_of, level, load_text,
+    module_text, number, p_value, percent, platform_text, plural, ratio, scenario_labels, share, signed,
 )  # fmt: skip
 from vmtoll.report.words.verdicts import (
     KINDS, Naming, Sides, because_text, client_text, control_text, estimate_text, explained_text, interval_text,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from vmtoll.analysis.published import Point, PublishedFigure
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.verdict import ClaimResult, Estimate, EstimatorUsed, Outcome, Reason, ReasonCode, Region, Shape
-from vmtoll.report.words.terms import percent, plural, ratio
+from vmtoll.report.words.terms import amount_text, percent, plural, ratio
 
 OUTCOMES = {Outcome.CONFIRMED: "confirmed", Outcome.REFUTED: "refuted", Outcome.INCONCLUSIVE: "inconclusive here"}
 SHAPES = {
@@ -20,9 +20,7 @@ ReasonedResult = ClaimResult | Point  # the results that have reasons
 
 def ratio_text(estimate: Estimate) -> str:
     """`1.55 (1.41 to 1.70)`."""
-    if estimate.low is None or estimate.high is None:
-        return ratio(estimate.ratio)
-    return f"{ratio(estimate.ratio)} ({ratio(estimate.low)} to {ratio(estimate.high)})"
+    return amount_text(estimate, text=ratio)
 
 
 def published_text(result: ClaimResult) -> str:

@@ -203,9 +203,8 @@ def _size_text(step: TuningStep, metric: Metric) -> str:
     levels = f"{number(step.start)} → {number(step.end)} {unit}"
     if step.because is not None:
         return f" ({levels} measured; do not rely on it)"
-    if step.gain is None or step.gain.low is None or step.gain.high is None:
-        return f" ({levels})"
-    return f" ({levels}, 95% interval {signed(step.gain.low)} to {signed(step.gain.high)} {unit})"
+    ends = step.gain and step.gain.ends
+    return f" ({levels}, 95% interval {signed(ends[0])} to {signed(ends[1])} {unit})" if ends else f" ({levels})"
 
 
 def profiles_text(worth: Worth) -> str:

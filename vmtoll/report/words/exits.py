@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from vmtoll.analysis.exits import ExplainedExits, ReasonShare
-from vmtoll.model.verdict import Amount
-from vmtoll.report.words.operations import amount_text
-from vmtoll.report.words.terms import number, plural
+from vmtoll.model.verdict import Estimate
+from vmtoll.report.words.terms import amount_text, number, plural
 
 HEADINGS = ("exits/request", "CPU µs/request", "CPU µs each", "off CPU µs/request")
 PRICES = {
@@ -106,10 +105,9 @@ def _aligned(rows: list[list[str]]) -> Iterator[str]:
         yield "  " + "  ".join(cells)
 
 
-def _negative(amount: Amount) -> Amount:
-    low, high = (None if end is None else -end for end in (amount.high, amount.low))
-    return Amount(-amount.value, low, high)
+def _negative(amount: Estimate) -> Estimate:
+    return Estimate(-amount.value, *(-end for end in reversed(amount.ends or ())))
 
 
-def _us(amount: Amount) -> str:
+def _us(amount: Estimate) -> str:
     return amount_text(amount, "µs")

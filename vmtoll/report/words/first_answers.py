@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from vmtoll.model.trial import Accelerator
-from vmtoll.model.verdict import Amount, StartFigures
-from vmtoll.report.words.operations import amount_text
-from vmtoll.report.words.terms import DASH, number, plural
+from vmtoll.model.verdict import Estimate, StartFigures
+from vmtoll.report.words.terms import DASH, amount_text, number, plural
 
 HEADINGS = ("starts", "first guest, s", "all, s", "network, s", "more, s")
 PARTS = {
@@ -76,5 +75,5 @@ def start_lines(start: StartFigures) -> Iterator[str]:
         yield f"  {_s(start.more_s)} compared with {start.against}"
 
 
-def _s(amount: Amount) -> str:
+def _s(amount: Estimate) -> str:
     return amount_text(amount, "s")

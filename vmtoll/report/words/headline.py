@@ -420,5 +420,5 @@ def is_vague(verdict: Verdict) -> bool:
 def _size(member: _Member) -> float:
     """The claimed distance of a ratio from 1, as a factor of 1 or more in either direction; 0 without a ratio."""
     verdict = member.verdict
-    ratio = near_end(verdict) if verdict.is_at_least else verdict.estimate and verdict.estimate.ratio
+    ratio = near_end(verdict) if verdict.is_at_least else verdict.estimate and verdict.estimate.value
     return max(ratio, 1 / ratio) if ratio else 0.0

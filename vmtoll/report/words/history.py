@@ -49,7 +49,7 @@ def change_text(history: FigureHistory, change: LevelChange, least: float) -> st
     low, high = sorted(abs(end - 1) for end in (change.ratio.low or 0.0, change.ratio.high or 0.0))
     night = history.nights[change.first]
     kind = ("worse" if change.is_worse else "better") if change.size >= least else "about the same"
-    amount = f"{percent(change.size)} {'less' if change.ratio.ratio < 1 else 'more'}"
+    amount = f"{percent(change.size)} {'less' if change.ratio.value < 1 else 'more'}"
     return f"{kind}: {amount} ({percent(low)} to {percent(high)}) since {night.started_at[:10]}, run {night.run}"
 
 

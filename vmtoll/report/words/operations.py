@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from vmtoll.model.operation import Operation
-from vmtoll.model.verdict import Amount, OperationEffect
-from vmtoll.report.words.terms import DASH, plural
+from vmtoll.model.verdict import OperationEffect
+from vmtoll.report.words.terms import amount_text, plural, short
 
 HEADINGS = {
     "blackout_ms": "blackout, ms", "brownout_s": "brownout, s", "lost": "requests lost", "late": "later than 1 s",
@@ -26,14 +26,6 @@ def deed_text(operation: Operation) -> str:
     return f"{operation.of}: {deed}{place}, {operation.at_s:g} s after the load's beginning"
 
 
-def amount_text(amount: Amount | None, unit: str = "") -> str:
-    """A mean with its interval: `401 ms (396 to 406)`."""
-    if amount is None:
-        return DASH
-    interval = "" if amount.low is None or amount.high is None else f" ({_short(amount.low)} to {_short(amount.high)})"
-    return f"{_short(amount.value)}{f' {unit}' if unit else ''}{interval}"
-
-
 def noticed_text(effect: OperationEffect) -> str:
     """A sentence: `During pause nginx's clients had no answer for 404 ms (402 to 405); without it, for 10 ms.`"""
     blackout = effect.figures["blackout_ms"]
@@ -47,7 +39,7 @@ def migration_text(effect: OperationEffect) -> str:
     if effect.migration is None:
         return ""
     figures = effect.migration
-    memory, disk = (_short(figures[name].value) for name in ("memory_mib", "disk_mib"))
+    memory, disk = (short(figures[name].value) for name in ("memory_mib", "disk_mib"))
     return f"libvirt: down for {amount_text(figures['downtime_ms'], 'ms')}, sent {memory} MiB of memory, {disk} of disk"
 
 
@@ -61,7 +53,7 @@ def open_ended_text(effect: OperationEffect) -> str:
 
 def operation_lines(effect: OperationEffect) -> Iterator[str]:
     """Lines for a terminal: what happened, then a line for each figure that is not zero on both sides."""
-    length = f" of {_short(effect.length_s.value)} s" if effect.length_s else ""
+    length = f" of {short(effect.length_s.value)} s" if effect.length_s else ""
     yield f"{effect.arm}, {effect.scenario.server}: an operation{length}, against {effect.without}"
     for name, figure in effect.figures.items():
         sides = [side for side in (figure.with_it, figure.without) if side]
@@ -70,7 +62,3 @@ def operation_lines(effect: OperationEffect) -> Iterator[str]:
     for text in (migration_text(effect), open_ended_text(effect)):
         if text:
             yield f"  {text}"
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

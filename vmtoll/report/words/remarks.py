@@ -55,7 +55,7 @@ def _explained(verdict: Verdict, doubt: Doubt) -> float:
     """
     if verdict.estimate is None or not (verdict.kind in DIFFERENT or verdict.because is VerdictReason.FINDINGS):
         return 0.0
-    log_ratio = abs(math.log(verdict.estimate.ratio))
+    log_ratio = abs(math.log(verdict.estimate.value))
     return min(1.0, math.log(doubt.size) / log_ratio) if log_ratio else 1.0
 
 

@@ -14,6 +14,7 @@ from vmtoll.model.limiter import Limiter
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, TAIL, THROUGHPUT
 from vmtoll.model.trial import METAL, Accelerator, Arm, MachineKind, Scenario
+from vmtoll.model.verdict import Estimate
 
 # ---- numbers
 
@@ -36,6 +37,19 @@ def digits(value: float) -> str:
         return f"{value:g}"
     decimals = max(0, 2 - math.floor(math.log10(float(f"{abs(value):.3g}"))))
     return f"{value:,.{decimals}f}"
+
+
+def short(value: float) -> str:
+    """Three significant digits, whole from a hundred."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def amount_text(estimate: Estimate | None, unit: str = "", text: Callable[[float], str] = short) -> str:
+    """A value with its interval: `401 ms (396 to 406)`; a dash without one. `text`: how to write a number."""
+    if estimate is None:
+        return DASH
+    value = text(estimate.value) + (f" {unit}" if unit else "")
+    return f"{value} ({text(estimate.ends[0])} to {text(estimate.ends[1])})" if estimate.ends else value
 
 
 _LEAST_RATIO, _MOST_RATIO, _NEAR_ONE = 0.001, 10_000, 1.1

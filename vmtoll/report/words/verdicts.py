@@ -122,7 +122,7 @@ def _equivalent_parts(judged: Judged) -> tuple[str, str]:
 
 def direction(judged: Judged) -> str:
     """As measured: `slower` or `faster`; for a percentile `longer` or `shorter`, for CPU `more` or `less`."""
-    ratio = judged.estimate.ratio if judged.estimate else 1.0
+    ratio = judged.estimate.value if judged.estimate else 1.0
     if isinstance(judged, Verdict):
         if judged.metric.higher_is_better:
             return "slower" if ratio < 1 else "faster"
@@ -218,14 +218,14 @@ def amount_text(judged: Judged) -> str:
 def bound_text(judged: Judged) -> str:
     """What a difference is at least or at most, `at most 0.179×`: its claimed size, whether it is open or not."""
     assert judged.estimate is not None
-    size = (near_end(judged) if judged.is_at_least else None) or judged.estimate.ratio
+    size = (near_end(judged) if judged.is_at_least else None) or judged.estimate.value
     return f"at {'least' if size > 1 else 'most'} {ratio(size)}×"
 
 
 def near_end(judged: Judged) -> float | None:
     """The end of the interval, or of the blocks' range, that is nearer to no difference."""
     ends = judged.blocks_range if judged.by_every_block else judged.estimate
-    measured = judged.estimate.ratio if judged.estimate else 1.0
+    measured = judged.estimate.value if judged.estimate else 1.0
     return None if ends is None else ends.low if measured > 1 else ends.high
 
 
@@ -236,14 +236,14 @@ def interval_text(judged: Judged) -> str:
     estimate, blocks = judged.estimate, judged.blocks_range
     if judged.by_every_block and blocks:
         return f"each of {judged.blocks} blocks: {_range_text(blocks)}"
-    if estimate is None or estimate.low is None or estimate.high is None:
+    if estimate is None or estimate.ends is None:
         return ""
     return _range_text(estimate, "<" * judged.open_low, ">" * judged.open_high)
 
 
 def ratio_text(estimate: Estimate | None) -> str:
     """The ratio, compared ÷ baseline: `0.980×`, `8.90×`; empty without one."""
-    return "" if estimate is None else f"{ratio(estimate.ratio)}×"
+    return "" if estimate is None else f"{ratio(estimate.value)}×"
 
 
 def estimate_text(judged: Judged) -> str:
@@ -316,9 +316,9 @@ def explained_text(judged: Judged, sides: Sides, least: float = 0.0) -> str:
     """
     total = math.prod(doubt.size for doubt in judged.doubts)
     estimate = judged.estimate
-    if judged.kind not in DIFFERENT or estimate is None or total < FINDINGS_LIMIT or estimate.ratio == 1:
+    if judged.kind not in DIFFERENT or estimate is None or total < FINDINGS_LIMIT or estimate.value == 1:
         return ""
-    share = math.log(total) / abs(math.log(estimate.ratio))
+    share = math.log(total) / abs(math.log(estimate.value))
     if share < least:
         return ""
     return f"{doubts_text(judged, sides)} can explain at most {percent(min(share, 1.0))} of the difference"
