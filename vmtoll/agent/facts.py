@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from vmtoll.agent.hardware import cpuid, crypto_flags, hypervisor, kvm_flags, kvm_modules
+from vmtoll.agent.hardware import cpuid, crypto_flags, hypervisor
+from vmtoll.agent.kvm_host import kvm_flags, kvm_modules
 from vmtoll.agent.machine import cpu_latency_us, output_of, read
 from vmtoll.agent.protocol import Facts, Fingerprint, ServerFacts, ServerSpec
 
@@ -103,10 +104,15 @@ def sysctls() -> dict[str, str]:
     return {name: " ".join(value.split()) for name, value in values.items()}
 
 
-def release(os_release: str) -> str:
+def os_release(text: str) -> dict[str, str]:
+    """The fields of /etc/os-release."""
+    lines = (line.partition("=") for line in text.splitlines())
+    return {key: value.strip("\"'") for key, _, value in lines}
+
+
+def release(text: str) -> str:
     """The system by name and version, `Debian 13`, from the text of /etc/os-release."""
-    lines = [line.partition("=") for line in os_release.splitlines()]
-    fields = {key: value.strip("\"'") for key, _, value in lines}
+    fields = os_release(text)
     name = fields.get("NAME", "unknown").replace(" GNU/Linux", "")
     return f"{name} {fields.get('VERSION_ID', '')}".strip()
 

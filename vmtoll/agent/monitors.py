@@ -9,6 +9,7 @@ import socket
 import time
 from pathlib import Path
 
+from vmtoll.agent.kvm_host import cpu_list
 from vmtoll.agent.machine import all_pids, output_of, qemu_pid, read
 from vmtoll.agent.protocol import FoundGuest, GuestAddress, Process, Thread
 
@@ -81,12 +82,6 @@ def process(pid: str) -> Process:
         "kvm": has_kvm(pid),
         "threads": [thread(path) for path in sorted(Path(f"/proc/{pid}/task").glob("*"), key=lambda p: int(p.name))],
     }
-
-
-def cpu_list(text: str) -> list[int]:
-    """The CPUs of a kernel's list such as `0-3,8`, one by one."""
-    ranges = [part.split("-") for part in text.strip().split(",") if part]
-    return [cpu for part in ranges for cpu in range(int(part[0]), int(part[-1]) + 1)]
 
 
 def guests(root: Path = Path("/")) -> list[FoundGuest]:

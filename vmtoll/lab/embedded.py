@@ -11,11 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from vmtoll.agent import accelerator, kvm_host
 from vmtoll.agent.applied import Applied
 from vmtoll.builds import image, machine_disk, suite, tools
-from vmtoll.guests import kvm_host, needs
+from vmtoll.guests import needs
 from vmtoll.hypervisors.migration import FOLDER as MIGRATION_FOLDER
-from vmtoll.lab import accelerator, topology
+from vmtoll.lab import topology
 from vmtoll.model.errors import UserError, VmtollError
 from vmtoll.model.inventory import GuestAccelerator
 from vmtoll.model.release import Release

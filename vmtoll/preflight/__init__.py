@@ -1,8 +1,7 @@
 """Check a lab before anything runs, and report all that is wrong with it.
 
 Each check is one file of checks/, found by listing that folder, with `ORDER` (its position) and `check(lab)`, which
-yields its results. A check examines a machine with a program of probes/: standard-library Python 3.9 that prints one
-line of JSON.
+yields its results. A check asks the agent on a machine.
 """
 
 import importlib

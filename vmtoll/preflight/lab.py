@@ -1,7 +1,6 @@
 """The machines that a preflight checks, and how it asks them."""
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,16 +9,15 @@ from typing import Any
 
 from vmtoll.agent.protocol import Done
 from vmtoll.machines.connection import AgentLine
-from vmtoll.model.errors import AgentError, VmtollError
+from vmtoll.model.errors import VmtollError
 from vmtoll.model.inventory import Host, Role
 from vmtoll.preflight.result import CheckResult, fail
 from vmtoll.spec.inventory import read_inventory
 from vmtoll.spec.inventory_faults import SUTS, InventoryData
 
-PROBES = Path(__file__).parent / "probes"
 _AT_ONCE = 16
-# How long a command may take on a machine. An emulated one on two busy cores took more than a minute to start Python;
-# a machine that answers at all answers in this time.
+# How long a command or an answer may take on a machine: an emulated one on two busy cores took more than a minute to
+# start Python.
 PATIENCE_S = 180.0
 
 
@@ -71,30 +69,14 @@ class Lab:
             if self.machines.test_bed(client) == self.machines.test_bed(sut) and client.name != sut.name
         ]
 
-    def run(
-        self, host: Host, argv: Sequence[str], limit_s: float = PATIENCE_S, files: Mapping[str, str] | None = None
-    ) -> Done:
-        """Run a command on a machine, in a fresh folder with these files; see the agent's Commands.run."""
-        line = self.lines[host.name]
-        done: Done = line.call("exec", limit_s + 15, argv=argv, limit_s=limit_s, files={**(files or {})})
+    def ask(self, host: Host, op: str, limit_s: float = PATIENCE_S, **args: Any) -> Any:
+        """Ask the agent on a machine. Raises AgentError, HostLostError."""
+        return self.lines[host.name].call(op, limit_s, **args)
+
+    def run(self, host: Host, argv: Sequence[str], limit_s: float = PATIENCE_S) -> Done:
+        """Run a command on a machine; see the agent's Commands.run."""
+        done: Done = self.lines[host.name].call("exec", limit_s + 15, argv=argv, limit_s=limit_s)
         return done
-
-    def probe(self, host: Host, name: str, *words: str, limit_s: float = PATIENCE_S) -> Any:
-        """Run probes/<name>.py on a machine and return its output as JSON. Raises AgentError."""
-        return self.script(host, (PROBES / f"{name}.py").read_text("utf-8"), *words, limit_s=limit_s)
-
-    def script(
-        self, host: Host, text: str, *words: str, limit_s: float = PATIENCE_S, files: Mapping[str, str] | None = None
-    ) -> Any:
-        """Run a Python program, which may import `files`, on a machine and return its output as JSON. Raises
-        AgentError.
-        """
-        done = self.run(host, [host.argv()[-1], "probe.py", *words], limit_s, {**(files or {}), "probe.py": text})
-        try:
-            return json.loads(done["stdout"])
-        except ValueError:
-            last_words = "no answer in time" if done["timed_out"] else " ".join(done["stderr"].split()[-20:])
-            raise AgentError(f"{host.name}: the probe ended with {done['exit_status']} ({last_words})") from None
 
     def on_each(
         self, hosts: Iterable[Host], check_host: Callable[[Host], Iterable[CheckResult]]

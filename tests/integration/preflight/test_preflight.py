@@ -12,11 +12,15 @@ import yaml
 
 from tests.support.program import vmtoll
 from tests.support.this_machine import free_port, local_lab, opened_lab
+from vmtoll.agent.accelerator import KVM_PATIENCE_S
+from vmtoll.agent.commands import Commands
+from vmtoll.agent.preflight import kvm_works
+from vmtoll.agent.protocol import KvmAnswer
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.errors import HostLostError
 from vmtoll.preflight import checks, results
 from vmtoll.preflight.checks import clock, free, guests, kvm, link, network, system
-from vmtoll.preflight.lab import PROBES, Lab
+from vmtoll.preflight.lab import Lab
 from vmtoll.preflight.result import CheckResult
 
 
@@ -103,24 +107,24 @@ def test_one_machine_is_on_one_segment_with_itself_and_its_link_is_measured(tmp_
 
 def test_a_route_over_a_router_and_a_missing_route_are_distinguished(tmp_path: Path) -> None:
     with opened_lab(local_lab(tmp_path)) as (lab, _):
-        nowhere = lab.probe(lab.hosts[0], "network", "255.255.255.255")
+        nowhere = lab.ask(lab.hosts[0], "route", name="255.255.255.255")
     assert nowhere["error"]
 
 
 def test_kvm_is_tested_by_running_a_guest(tmp_path: Path) -> None:
     """On whatever machine this runs: the sentence and the verdict belong together, and no device is no KVM."""
     with opened_lab(local_lab(tmp_path)) as (lab, _):
-        text = (PROBES / "kvm.py").read_text()
-        files = {name: source.replace('"/dev/kvm"', f'"{tmp_path}/kvm"') for name, source in kvm.probe_files().items()}
-        none = lab.script(lab.hosts[1], text, files=files)
-        (tmp_path / "kvm").write_text("no device")
-        file = lab.script(lab.hosts[1], text, files=files)
+        here = lab.ask(lab.hosts[1], "kvm_works", KVM_PATIENCE_S)
+    assert bool(here["why"]) == bool(here["advice"])
+    none = kvm_works(Commands(), device=f"{tmp_path}/kvm")
+    (tmp_path / "kvm").write_text("no device")
+    file = kvm_works(Commands(), device=f"{tmp_path}/kvm")
     assert none["why"] == f"{tmp_path}/kvm does not exist"
     assert "firmware" in none["advice"]
     assert file["why"].startswith(f"{tmp_path}/kvm exists, but ")
     assert kvm.judge("host", file, embedded=False).level == "fail"
     assert kvm.judge("host", file, embedded=True).level == "warn"
-    works: kvm.KvmAnswer = {
+    works: KvmAnswer = {
         "why": "", "advice": "", "booted": "vmlinuz-6.1", "kvm_modules": ["kvm_amd"], "kvm_flags": ["svm"],
     }  # fmt: skip
     assert kvm.judge("host", works, embedded=False).level == "ok"
@@ -128,7 +132,7 @@ def test_kvm_is_tested_by_running_a_guest(tmp_path: Path) -> None:
 
 
 def test_preflight_names_a_module_that_is_not_the_processors_own() -> None:
-    answer: kvm.KvmAnswer = {
+    answer: KvmAnswer = {
         "why": "/dev/kvm exists, but the image's kernel printed no banner under KVM within 8 s", "advice": "Look.",
         "booted": "", "kvm_modules": ["kvm_pvm"], "kvm_flags": [],
     }  # fmt: skip
@@ -178,7 +182,7 @@ def test_a_machine_lost_during_the_checks_is_a_finding(tmp_path: Path) -> None:
         lab.lines["metal"].give_up("pulled")
         said = by_machine(list(system.check(lab)))
         with pytest.raises(HostLostError):
-            lab.probe(lab.hosts[1], "system")
+            lab.ask(lab.hosts[1], "system")
     assert said["metal"].found.endswith("broke off: metal: pulled")
     assert "broke off" not in said["client"].found
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from vmtoll.agent.monitors import cpu_list, guests, is_libvirts, is_monitor, is_qemu, name_of, pid_of
+from vmtoll.agent.kvm_host import cpu_list
+from vmtoll.agent.monitors import guests, is_libvirts, is_monitor, is_qemu, name_of, pid_of
 from vmtoll.agent.protocol import GuestAddress
 
 

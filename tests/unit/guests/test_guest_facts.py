@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from vmtoll.guests import kvm_host
+from vmtoll.agent import kvm_host
 
 
 @pytest.fixture

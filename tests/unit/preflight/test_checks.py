@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.snapshots import Sections, assert_snapshot
 from tests.support.this_machine import data
+from vmtoll.agent.protocol import Route, SpeedSettings
 from vmtoll.commands.preflight import summary
 from vmtoll.machines.connection import AgentLine, diagnose_ssh
 from vmtoll.model.inventory import Host
@@ -171,7 +172,7 @@ def test_a_link_matches_the_inventory_in_both_directions() -> None:
     assert link.judge("client", metal, 94, 93, None, None).level == "ok"
 
 
-SEEN: network.Route = {
+SEEN: Route = {
     "error": "", "remote": "192.0.2.20", "address": "192.0.2.10", "interface": "eth0", "mtu": 1500, "mac": "aa",
     "speed_mbit": None, "on_link": True, "gateway": None, "neighbour": "bb",
 }  # fmt: skip
@@ -187,7 +188,7 @@ SEEN: network.Route = {
     ],
 )
 def test_devices_between_two_machines_are_named(there: dict[str, Any], back: dict[str, Any], said: str) -> None:
-    routes = (cast(network.Route, {**SEEN, **change}) for change in (there, back))
+    routes = (cast(Route, {**SEEN, **change}) for change in (there, back))
     (finding,) = network.judge("client", "metal", *routes)
     assert said in finding.found
     assert finding.level == ("ok" if said == "one network segment" else "warn")
@@ -226,8 +227,8 @@ DIFFERENT = {
     ),
     "absent on one": tools({"client": {"siege": "4.0"}, "metal": {"siege": "4.0", "oha": "cd34"}}),
 }
-CALM = settings.Settings(governors=[], turbo=False, smt="notsupported", irqbalance=False)
-LOOSE = settings.Settings(governors=["performance", "powersave"], turbo=True, smt="on", irqbalance=True)
+CALM = SpeedSettings(governors=[], turbo=False, smt="notsupported", irqbalance=False)
+LOOSE = SpeedSettings(governors=["performance", "powersave"], turbo=True, smt="on", irqbalance=True)
 
 
 @pytest.mark.parametrize("results", DIFFERENT.values(), ids=DIFFERENT)

@@ -17,7 +17,7 @@ class Machine:
     def __init__(self, **seen: Any) -> None:
         self.seen = {"id": "debian", "version": "13", "apt": True, "systemd": 257, "booted": True} | seen
 
-    def probe(self, host: Host, name: str) -> dict[str, Any]:
+    def ask(self, host: Host, op: str) -> dict[str, Any]:
         return self.seen
 
 

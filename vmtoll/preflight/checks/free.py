@@ -32,5 +32,5 @@ def _check_host(lab: Lab, host: Host) -> Iterator[CheckResult]:
 def _port_in_use(lab: Lab, host: Host) -> str:
     """The first port, plain or TLS, that a server could not listen on, and why; empty if all are free."""
     ports = (host.port, *(tls_port(host.port, resumption=resumption) for resumption in (False, True)))
-    reasons = ((port, lab.probe(host, "port", str(port))) for port in ports)
+    reasons = ((port, lab.ask(host, "port_problem", port=port)) for port in ports)
     return next((f"{port} is taken ({why})" for port, why in reasons if why), "")

@@ -73,7 +73,7 @@ def _check_needs(lab: Lab, host: Host, guests: Sequence[Host], running: Sequence
         return
     try:
         described = [inventory.guest(guest) for guest in guests]
-        lacks = needs.lacking(described, lab.script(host, needs.PROBE.read_text("utf-8")), running)
+        lacks = needs.lacking(described, lab.ask(host, "kvm_host"), running)
     except VmtollError as error:
         yield fail(host.name, str(error), "Correct it in the inventory.")
         return

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from vmtoll.agent.protocol import Route
 from vmtoll.model.errors import AgentError
 from vmtoll.model.inventory import Host
 from vmtoll.preflight.lab import Lab, results_or_error
@@ -67,8 +68,8 @@ def _rate_mbit(lab: Lab, client: Host, sut: Host, *direction: str) -> float:
 
 def _nic_mbit(lab: Lab, host: Host, remote: str) -> float | None:
     """The rate of the interface toward an address, from its driver; None for a virtual one."""
-    speed: float | None = lab.probe(host, "network", remote).get("speed_mbit")
-    return speed
+    route: Route = lab.ask(host, "route", name=remote)
+    return route.get("speed_mbit")
 
 
 def judge(

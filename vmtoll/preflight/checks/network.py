@@ -2,28 +2,13 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TypedDict
 
+from vmtoll.agent.protocol import Route
 from vmtoll.model.inventory import Host
 from vmtoll.preflight.lab import Lab, results_or_error
 from vmtoll.preflight.result import CheckResult, fail, ok, warn
 
 ORDER = 60
-
-
-class Route(TypedDict):
-    """Output of probes/network.py on the route from a machine to an address; with an error the rest may be missing."""
-
-    error: str
-    remote: str
-    address: str
-    interface: str
-    mtu: int
-    mac: str
-    speed_mbit: int | None
-    on_link: bool
-    gateway: str | None
-    neighbour: str | None
 
 
 def check(lab: Lab) -> Iterator[CheckResult]:
@@ -34,11 +19,11 @@ def check(lab: Lab) -> Iterator[CheckResult]:
 
 def _check_pair(lab: Lab, client: Host, sut: Host) -> list[CheckResult]:
     pair = f"{client.name}–{sut.name}"
-    outbound: Route = lab.probe(client, "network", sut.address)
+    outbound: Route = lab.ask(client, "route", name=sut.address)
     if outbound["error"]:
         observation = f"{client.name} has no way to {sut.address}: {outbound['error']}"
         return [fail(pair, observation, "Correct vmtoll_address, the route or the cable.")]
-    inbound: Route = lab.probe(sut, "network", outbound["address"])
+    inbound: Route = lab.ask(sut, "route", name=outbound["address"])
     if inbound["error"]:
         observation = f"{sut.name} has no way back to {outbound['address']}: {inbound['error']}"
         return [fail(pair, observation, "Correct its route, or give both an address on one network.")]
@@ -46,7 +31,7 @@ def _check_pair(lab: Lab, client: Host, sut: Host) -> list[CheckResult]:
 
 
 def judge(client: str, sut: str, outbound: Route, inbound: Route) -> list[CheckResult]:
-    """Compare what the two ends see of each other (probes/network.py)."""
+    """Compare what the two ends see of each other."""
     pair, results = f"{client}–{sut}", list[CheckResult]()
     if outbound["mtu"] != inbound["mtu"]:
         text = f"the MTU is {outbound['mtu']} on {client}, {inbound['mtu']} on {sut}"

@@ -1,8 +1,8 @@
 """Settings that let a machine's speed vary: clock rate, turbo, SMT siblings, moving interrupts."""
 
 from collections.abc import Iterator
-from typing import TypedDict
 
+from vmtoll.agent.protocol import SpeedSettings
 from vmtoll.model.inventory import Host
 from vmtoll.preflight.lab import Lab
 from vmtoll.preflight.result import CheckResult, ok, warn
@@ -10,22 +10,13 @@ from vmtoll.preflight.result import CheckResult, ok, warn
 ORDER = 95
 
 
-class Settings(TypedDict):
-    """Output of probes/settings.py. `smt`: the kernel's text, such as `on`; empty if it has none."""
-
-    governors: list[str]
-    turbo: bool
-    smt: str
-    irqbalance: bool
-
-
 def check(lab: Lab) -> Iterator[CheckResult]:
     """Check metal and KVM hosts; containers and guests have their host's settings."""
     hosts = [host for host in lab.answering_hosts("metal", "kvm_host") if not host.vars.container_host]
-    yield from lab.on_each(hosts, lambda host: [judge(host, lab.probe(host, "settings"))])
+    yield from lab.on_each(hosts, lambda host: [judge(host, lab.ask(host, "speed_settings"))])
 
 
-def judge(host: Host, settings: Settings) -> CheckResult:
+def judge(host: Host, settings: SpeedSettings) -> CheckResult:
     """Return one result that names every setting that lets the speed vary."""
     variable_settings = []
     governors = set(settings["governors"]) - {"performance"}

@@ -22,7 +22,7 @@ def check(lab: Lab) -> Iterator[CheckResult]:
 
 def _check_host(lab: Lab, host: Host) -> Iterator[CheckResult]:
     needed = {"/var": _DISK_MIB, "/srv": _DISK_MIB, "/tmp": _DISK_MIB if host.role == "client" else _SUT_TMP_MIB}
-    space = lab.probe(host, "space", *needed)
+    space = lab.ask(host, "space", folders=list(needed))
     short_folders = {folder: mib for folder, mib in space["free_mib"].items() if mib < needed[folder]}
     for folder, mib in short_folders.items():
         yield fail(host.name, f"{folder} has {mib} MiB left", f"Make room: {needed[folder]} MiB at least.")

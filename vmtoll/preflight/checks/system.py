@@ -1,8 +1,8 @@
 """The machines run a system that provisioning knows, started by systemd."""
 
 from collections.abc import Iterator
-from typing import TypedDict
 
+from vmtoll.agent.protocol import System
 from vmtoll.model import release
 from vmtoll.model.inventory import Host
 from vmtoll.preflight.lab import Lab
@@ -13,23 +13,13 @@ ORDER = 40
 _OLDEST_SYSTEMD = 247
 
 
-class System(TypedDict):
-    """Output of probes/system.py. `systemd`: its version; `booted`: whether it started the machine."""
-
-    id: str
-    version: str
-    apt: bool
-    systemd: int | None
-    booted: bool
-
-
 def check(lab: Lab) -> Iterator[CheckResult]:
     """Check distribution and systemd of the machines that are provisioned: clients and systems under test."""
     yield from lab.on_each(lab.answering_hosts("client", *SUTS), lambda host: _check_host(lab, host))
 
 
 def _check_host(lab: Lab, host: Host) -> Iterator[CheckResult]:
-    system: System = lab.probe(host, "system")
+    system: System = lab.ask(host, "system")
     name, systemd = f"{system['id']} {system['version']}", system["systemd"]
     if not system["apt"]:
         yield fail(host.name, f"{name} has no apt-get", f"Install {release.NAMES}: packages come by apt.")
