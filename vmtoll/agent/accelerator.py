@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import platform
+import os
 import selectors
 import subprocess
 import time
@@ -31,7 +31,7 @@ def probe(kernel: Path, device: Path = Path("/dev/kvm"), commands: Commands | No
     if not device.exists():
         return "tcg", f"{device} does not exist"
     patience_s = KVM_PATIENCE_S if _has_kvm_module() else PATIENCE_S
-    architecture = platform.machine()
+    architecture = os.uname().machine
     options, words = _BOOT[architecture]
     argv = [f"qemu-system-{architecture}", *options, "-accel", "kvm", "-cpu", "host", "-m", "256", "-nodefaults"]
     argv += ["-display", "none", "-no-reboot", "-serial", "stdio", "-kernel", str(kernel)]
@@ -45,7 +45,7 @@ def probe(kernel: Path, device: Path = Path("/dev/kvm"), commands: Commands | No
 
 def _has_kvm_module() -> bool:
     """Return whether one of KVM's own modules provides /dev/kvm; on Arm it is part of the kernel."""
-    if platform.machine() == "aarch64":
+    if os.uname().machine == "aarch64":
         return True
     flags = kvm_flags()
     return any(flag in flags and Path("/sys/module", module).exists() for module, flag in MODULES.items())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import json
 import mmap
@@ -87,6 +86,8 @@ def tsc_khz(seconds: float = 0.05) -> int | None:
     """
     if os.uname().machine != "x86_64":
         return None
+    import ctypes  # noqa: PLC0415 (a Python that was cut down may lack it, and most agents need it never)
+
     code = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, _ANY_ACCESS)
     code.write(_RDTSC)
     read = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(code)))

@@ -40,6 +40,7 @@ from vmtoll.agent.facts import (
 )
 from vmtoll.agent.handshake import handshake, kernel_sessions, tls_context
 from vmtoll.agent.kvm_host import facts as kvm_host_facts
+from vmtoll.agent.libvirt_guests import guest_processes, libvirt_guests, refusals
 from vmtoll.agent.machine import (
     counters,
     drop_caches,
@@ -105,6 +106,7 @@ class Agent:
         self.op_drop_caches = drop_caches
         self.op_system, self.op_speed_settings, self.op_space = system, speed_settings, space
         self.op_port_problem, self.op_route, self.op_kvm_host = port_problem, route, kvm_host_facts
+        self.op_libvirt_guests, self.op_guest_processes, self.op_refusals = libvirt_guests, guest_processes, refusals
         self.domains = Domains()
         self.op_pause, self.op_resume = self.domains.pause, self.domains.resume
         self.op_resume_left = self.domains.resume_left

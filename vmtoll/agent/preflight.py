@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import platform
 import shutil
 import socket
 import struct
@@ -82,7 +81,7 @@ def kvm_works(commands: Commands, kernel: str = "", device: str = DEVICE) -> Kvm
     why, advice = _obstacle(device)
     kernels = [Path(kernel)] if kernel else sorted(Path("/boot").glob("vmlinuz-*"))[-1:]
     booted = ""
-    if not why and kernels and shutil.which(f"qemu-system-{platform.machine()}"):
+    if not why and kernels and shutil.which(f"qemu-system-{os.uname().machine}"):
         booted = kernels[0].name
         kind, words = boot(kernels[0], Path(device), commands)
         if kind != "kvm":
@@ -93,7 +92,7 @@ def kvm_works(commands: Commands, kernel: str = "", device: str = DEVICE) -> Kvm
 def _obstacle(device: str) -> tuple[str, str]:
     """Why KVM does not work, and what to do, both empty when code runs."""
     if not Path(device).exists():
-        if platform.machine() == "aarch64":
+        if os.uname().machine == "aarch64":
             return f"{device} does not exist", "Boot the kernel at EL2; in a guest, turn on nested virtualization."
         name = "kvm_amd" if "svm" in kvm_flags() else "kvm_intel"
         return f"{device} does not exist", f"Turn on virtualization in the firmware, then `modprobe {name}`."

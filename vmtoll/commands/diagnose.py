@@ -1,8 +1,7 @@
 """The command `diagnose`: what holds an existing guest back."""
 
-import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,21 +16,20 @@ from vmtoll.commands.help import describe
 from vmtoll.commands.measure_step import StepMeasurement
 from vmtoll.commands.options import InventoryOption, JsonOption, ResultsOption, UntilOption, YesOption, own_inventory
 from vmtoll.guests import diagnosis as domains
-from vmtoll.guests import needs
 from vmtoll.guests.diagnosis.apply import candidates, tried, unchanged
 from vmtoll.guests.diagnosis.definition import cpus
 from vmtoll.guests.diagnosis.others import OtherGuests, find_guests, found_guest, number_of
 from vmtoll.guests.steps import gained
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.diagnosis import LIMITS, Diagnosis, State, Tuning
-from vmtoll.model.errors import AgentError, UserError
+from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import Host
 from vmtoll.paths import INVENTORY, RESULTS, SHIPPED_RESULTS
 from vmtoll.spec.catalog import unknown
 from vmtoll.spec.inventory import hosts_by_role
 from vmtoll.spec.inventory_faults import read_valid_inventory
 
-_LIMIT_S = 60.0
+_LIMIT_S = 75.0
 
 
 describe(
@@ -212,8 +210,8 @@ class _Host:
 
         Raises UserError if there is no such guest, or none.
         """
-        python, named = self.host.argv()[-1], [found_guest(selection.process, self.line)] if selection.process else []
-        others = find_guests(self.line, python, named) if selection.in_others else OtherGuests(self.line, ())
+        named = [found_guest(selection.process, self.line)] if selection.process else []
+        others = find_guests(self.line, named) if selection.in_others else OtherGuests(self.line, ())
         matching = others.named(selection.name)
         if selection.name and len(matching) > 1:
             numbers = ", ".join(number_of(guest) for guest in matching)
@@ -244,9 +242,8 @@ class _Host:
             return []
 
     def guests(self, domain: str | None) -> list[dict[str, Any]]:
-        """Facts of this guest, or of all, from guest_facts.py. Raises UserError without an answer or such a guest."""
-        files = {path.name: path.read_text("utf-8") for path in (domains.READER, needs.PROBE)}
-        self.answer = self._run(files, domains.READER, *([domain] if domain else []))
+        """Facts of this guest, or of all. Raises UserError without an answer or such a guest."""
+        self.answer = self.line.call("libvirt_guests", _LIMIT_S, uri=self.uri, domain=domain)
         answer, where = self.answer, f"{self.host.name}: libvirt at {self.uri}"
         if answer["error"]:
             cause = answer["error"]
@@ -267,7 +264,7 @@ class _Host:
         steps = domains.diagnose(guest["xml"], facts, now)
         if not tell:
             return Diagnosis(name, where, guest["running"], steps, {}, ())
-        refusals = self._refusals(candidates(now, steps))
+        refusals = self.line.call("refusals", _LIMIT_S, uri=self.uri, definitions=candidates(now, steps))
         steps = tried(steps, refusals, self.uri, name)
         save, restore = unchanged(self.uri, name)
         diagnosis = Diagnosis(
@@ -284,20 +281,3 @@ class _Host:
         lacking = list(dict.fromkeys(step.tuning for step in diagnosis.steps if step.state is State.LACKING))
         worth, runs = worth_of(lacking, tuning_runs(results, SHIPPED_RESULTS), gained)
         return replace(diagnosis, worth=worth, runs=runs)
-
-    def _refusals(self, definitions: Sequence[str]) -> list[str]:
-        """For each definition, why libvirt refuses it; empty if it does not."""
-        script, file = domains.CHECKER, "definitions.json"
-        files = {script.name: script.read_text("utf-8"), file: json.dumps(definitions)}
-        answer: list[str] = self._run(files, script, file)
-        return answer
-
-    def _run(self, files: Mapping[str, str], script: Path, *words: str) -> Any:
-        """Run a script on the host; return its parsed JSON answer. Raises AgentError."""
-        argv = [self.host.argv()[-1], script.name, self.uri, *words]
-        done = self.line.call("exec", _LIMIT_S + 15, argv=argv, limit_s=_LIMIT_S, files=files)
-        try:
-            return json.loads(done["stdout"])
-        except ValueError:
-            last = "no answer in time" if done["timed_out"] else " ".join(done["stderr"].split()[-20:])
-            raise AgentError(f"{self.host.name}: the guest's definition could not be read: {last}") from None

@@ -1,6 +1,5 @@
 """Find the guests of a host that libvirt does not run, and diagnose them."""
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vmtoll.agent.protocol import FoundGuest, Process
-from vmtoll.guests import needs
-from vmtoll.guests.diagnosis import READER, diagnose, limits, qm
+from vmtoll.guests.diagnosis import diagnose, limits, qm
 from vmtoll.guests.diagnosis.options import PlainGuest, unchanged, with_options, with_quotas
 from vmtoll.hypervisors import Line, qmp
 from vmtoll.hypervisors import proxmox_config as config
@@ -110,27 +108,18 @@ def found_guest(guest: Host, line: Line) -> FoundGuest:
             "process": process}  # fmt: skip
 
 
-def find_guests(line: Line, python: str, named: Sequence[FoundGuest] = ()) -> OtherGuests:
+def find_guests(line: Line, named: Sequence[FoundGuest] = ()) -> OtherGuests:
     """Find the guests of a host that libvirt does not run. Raises AgentError.
 
-    `python`: the host's interpreter. `named`: guests that are known already; they come first.
+    `named`: guests that are known already; they come first.
     """
     listed: list[FoundGuest] = line.call("guests", _LIMIT_S)
     named_pids = {guest["process"]["pid"] for guest in named if guest["process"]}
     others = (guest for guest in listed if guest["process"] is None or guest["process"]["pid"] not in named_pids)
     listed = [*named, *others]
     guests = [guest for guest in listed if not config.parse_config("", guest["config"]).is_template]
-    pids = [str(guest["process"]["pid"]) for guest in guests if guest["process"]]
-    if not guests:
-        return OtherGuests(line, guests)
-    files = {path.name: path.read_text("utf-8") for path in (READER, needs.PROBE)}
-    argv = [python, READER.name, "--processes", *pids]
-    done = line.call("exec", _LIMIT_S + 15, argv=argv, limit_s=_LIMIT_S, files=files)
-    try:
-        return OtherGuests(line, guests, json.loads(done["stdout"]))
-    except ValueError:
-        last = " ".join(done["stderr"].split()[-20:]) or "no answer in time"
-        raise AgentError(f"{line.host.name}: the guests' processes could not be read: {last}") from None
+    pids = [guest["process"]["pid"] for guest in guests if guest["process"]]
+    return OtherGuests(line, guests, line.call("guest_processes", _LIMIT_S, pids=pids) if guests else {})
 
 
 def _of_qemu(host: OtherGuests, guest: FoundGuest, where: str) -> Diagnosis:
