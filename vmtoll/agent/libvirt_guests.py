@@ -155,20 +155,21 @@ def guest(uri: str, domain: str) -> dict[str, object]:
 
 
 def libvirt_guests(uri: str, domain: str | None = None) -> dict[str, object]:
-    """Return `guests`, all or this one, the `facts` of the host, `error`; `domains`: the names of all guests; `pins`:
-    those of running guests.
+    """Return `guests`, all or this one, the `facts` of the host, `error`; `domains`: the names of all guests; `uuids`,
+    `pins`: those of running guests.
     """
     try:
         domains = names(uri, "--all")
         guests = [guest(uri, name) for name in domains if domain in (None, name)]
         running = {name: virsh(uri, "dumpxml", *called(name)) for name in names(uri)}
+        uuids = virsh(uri, "list", "--uuid").split()
     except CommandError as error:
-        return {"error": error.reason, "domains": [], "guests": [], "facts": {}}
+        return {"error": error.reason, "domains": [], "uuids": [], "guests": [], "facts": {}}
     pins = {
         name: [pin.get("cpuset", "") for pin in parsed(xml).iterfind("cputune/vcpupin")]
         for name, xml in running.items()
     }
-    return {"error": "", "domains": domains, "guests": guests, "facts": facts(), "pins": pins}
+    return {"error": "", "domains": domains, "uuids": uuids, "guests": guests, "facts": facts(), "pins": pins}
 
 
 def of_process(pid: int) -> dict[str, object]:

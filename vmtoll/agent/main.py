@@ -362,7 +362,7 @@ class Agent:
         return process(str(pid))
 
     def op_guests(self) -> list[FoundGuest]:
-        """Return every guest of this machine that libvirt does not run."""
+        """Return every guest of this machine; see monitors.guests."""
         return guests(self.root)
 
     def process_of(self, name: str, guest: GuestAddress | None = None) -> str:

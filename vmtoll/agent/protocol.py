@@ -116,8 +116,9 @@ class Process(TypedDict):
 
 
 class FoundGuest(TypedDict):
-    """A guest of this machine that libvirt does not run. `kind` and `name` as in its address; `program`: what runs it;
-    `unit`: of systemd; `process`: None if it is off; `config`: text of its configuration file, empty without one.
+    """A guest of this machine. `kind` and `name` as in its address; `program`: what runs it; `unit`: of systemd;
+    `process`: None if it is off; `config`: text of its configuration file, empty without one; `session`: where its
+    libvirt runs, empty for the machine's own.
     """
 
     kind: str
@@ -126,6 +127,7 @@ class FoundGuest(TypedDict):
     unit: str
     config: str
     process: Process | None
+    session: str
 
 
 class MailSpec(TypedDict):

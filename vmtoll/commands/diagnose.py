@@ -1,7 +1,7 @@
 """The command `diagnose`: what holds an existing guest back."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from pydantic import TypeAdapter
 
-from vmtoll.agent.protocol import FoundGuest
 from vmtoll.commands import values
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import describe
@@ -17,7 +16,7 @@ from vmtoll.commands.measure_step import StepMeasurement
 from vmtoll.commands.options import InventoryOption, JsonOption, ResultsOption, UntilOption, YesOption, own_inventory
 from vmtoll.guests import diagnosis as domains
 from vmtoll.guests.diagnosis.apply import candidates, tried, unchanged
-from vmtoll.guests.diagnosis.definition import cpus
+from vmtoll.guests.diagnosis.definition import cpus, parsed
 from vmtoll.guests.diagnosis.others import OtherGuests, find_guests, found_guest, number_of
 from vmtoll.guests.steps import gained
 from vmtoll.machines.connection import AgentLine
@@ -221,25 +220,35 @@ class _Host:
         for diagnosis in others.diagnoses(matching, self.host.name, watch=selection.name is not None):
             yield self._with_worth(diagnosis, results, tell=tell)
         if selection.in_libvirt and not (selection.name and matching):
-            for facts in self._of_libvirt(selection.name, others.guests):
+            for facts in self._of_libvirt(selection.name, others):
                 yield self.diagnosis(facts, where, results, tell=tell)
         elif not matching:
             names = sorted(guest["name"] for guest in others.guests)
             raise UserError(f"{self.host.name}: {unknown('guest', str(selection.name), names)}; is it switched on?")
 
-    def _of_libvirt(self, domain: str | None, others: Sequence[FoundGuest]) -> list[dict[str, Any]]:
-        """Facts of this guest of libvirt, or of all. If others run guests here, libvirt may be missing."""
+    def _of_libvirt(self, domain: str | None, others: OtherGuests) -> list[dict[str, Any]]:
+        """Facts of this guest of libvirt, or of all; names the guests of another libvirt. If others run guests here,
+        libvirt may be missing.
+        """
+        guests, error = [], None
         try:
-            return self.guests(domain)
-        except UserError as error:
-            if not others:
-                raise
-            if domain:
-                names = sorted([*self.answer["domains"], *(guest["name"] for guest in others)])
-                raise UserError(f"{self.host.name}: {unknown('guest', domain, names)}") from error
-            if self.answer["error"] and not self.answer["error"].startswith("virsh: No such file"):
-                print(f"vmtoll: {error}", file=sys.stderr)
-            return []
+            guests = self.guests(domain)
+        except UserError as complaint:
+            error = complaint
+        elsewhere = [] if guests and domain else others.elsewhere(self.answer["uuids"], domain)
+        if elsewhere:
+            text = f"another libvirt than {self.uri} runs {', '.join(elsewhere)}; give its URI by --connect"
+            if error and (domain or not others.guests):
+                raise UserError(f"{self.host.name}: {text}") from error
+            print(f"vmtoll: {self.host.name}: {text}", file=sys.stderr)
+        if error and not others.guests:
+            raise error
+        if error and domain:
+            names = sorted([*self.answer["domains"], *(guest["name"] for guest in others.guests)])
+            raise UserError(f"{self.host.name}: {unknown('guest', domain, names)}") from error
+        if error and self.answer["error"] and not self.answer["error"].startswith("virsh: No such file"):
+            print(f"vmtoll: {error}", file=sys.stderr)
+        return guests
 
     def guests(self, domain: str | None) -> list[dict[str, Any]]:
         """Facts of this guest, or of all. Raises UserError without an answer or such a guest."""
@@ -264,8 +273,9 @@ class _Host:
         steps = domains.diagnose(guest["xml"], facts, now)
         if not tell:
             return Diagnosis(name, where, guest["running"], steps, {}, ())
+        handle = parsed(now).findtext("uuid", name) if name.startswith("-") else name  # not an option of virt-xml
         refusals = self.line.call("refusals", _LIMIT_S, uri=self.uri, definitions=candidates(now, steps))
-        steps = tried(steps, refusals, self.uri, name)
+        steps = tried(steps, refusals, self.uri, handle)
         save, restore = unchanged(self.uri, name)
         diagnosis = Diagnosis(
             name, where, guest["running"], steps, {}, (), refusals[0], save_command=save, restore_command=restore

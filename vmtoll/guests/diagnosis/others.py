@@ -28,15 +28,26 @@ _MODEL = "query-cpu-model-expansion"
 
 @dataclass(frozen=True)
 class OtherGuests:
-    """The guests of a host that libvirt does not run; `facts`: what the host shows, of all and of each process."""
+    """The guests of a host that libvirt does not run; `facts`: what the host shows, of all and of each process.
+    `of_libvirt`: the processes that any libvirt runs.
+    """
 
     line: Line
     guests: Sequence[FoundGuest]
     facts: Mapping[str, Any] = field(default_factory=dict)
+    of_libvirt: Sequence[FoundGuest] = ()
 
     def named(self, name: str | None) -> list[FoundGuest]:
         """The guests with this name, PID, socket or unit; all if it is None."""
         return [guest for guest in self.guests if name is None or name in _names(guest)]
+
+    def elsewhere(self, uuids: Sequence[str], name: str | None) -> list[str]:
+        """Words for each guest, or each one of this name, of another libvirt than the one whose guests have `uuids`."""
+        others = [guest for guest in self.of_libvirt if not set(guest["process"]["argv"]) & {*uuids}]  # type: ignore[index]
+        return [
+            f"{guest['name']} (PID {number_of(guest)}{', ' * bool(guest['session'])}{guest['session']})"
+            for guest in others if name is None or name in _names(guest)
+        ]  # fmt: skip
 
     def diagnosis(self, guest: FoundGuest, where: str) -> Diagnosis:
         """Diagnose a guest. Raises AgentError if its host does not answer."""
@@ -105,7 +116,7 @@ def found_guest(guest: Host, line: Line) -> FoundGuest:
     process = ProcessGuest(guest, line).process()
     program = process["argv"][0].rpartition("/")[2]
     return {"kind": "process", "name": guest.name, "program": program, "unit": guest.vars.unit or "", "config": "",
-            "process": process}  # fmt: skip
+            "process": process, "session": ""}  # fmt: skip
 
 
 def find_guests(line: Line, named: Sequence[FoundGuest] = ()) -> OtherGuests:
@@ -117,9 +128,12 @@ def find_guests(line: Line, named: Sequence[FoundGuest] = ()) -> OtherGuests:
     named_pids = {guest["process"]["pid"] for guest in named if guest["process"]}
     others = (guest for guest in listed if guest["process"] is None or guest["process"]["pid"] not in named_pids)
     listed = [*named, *others]
+    of_libvirt = [guest for guest in listed if guest["kind"] == "libvirt"]
+    listed = [guest for guest in listed if guest["kind"] != "libvirt"]
     guests = [guest for guest in listed if not config.parse_config("", guest["config"]).is_template]
     pids = [guest["process"]["pid"] for guest in guests if guest["process"]]
-    return OtherGuests(line, guests, line.call("guest_processes", _LIMIT_S, pids=pids) if guests else {})
+    facts = line.call("guest_processes", _LIMIT_S, pids=pids) if guests else {}
+    return OtherGuests(line, guests, facts, of_libvirt)
 
 
 def _of_qemu(host: OtherGuests, guest: FoundGuest, where: str) -> Diagnosis:

@@ -30,7 +30,8 @@ def _check_host(lab: Lab, host: Host) -> Iterator[CheckResult]:
     guests = [guest for guest in guests if guest.vars.domain or not guest.guest_name]
     if not guests:
         return
-    running, defined = _domains(lab, host), _domains(lab, host, "--all")
+    virsh = hypervisors.Virsh(lab.lines[host.name])
+    running, defined = virsh.names("list", "--name"), virsh.names("list", "--name", "--all")
     for guest in guests:
         domain = guest.vars.domain or guest.name
         if domain in running:
@@ -58,14 +59,6 @@ def _check_other(lab: Lab, host: Host, guest: Host) -> CheckResult:
     except AgentError as error:
         return fail(guest.name, str(error), "A run reads the same: correct that first.")
     return ok(guest.name, f"it runs on {host.name}")
-
-
-def _domains(lab: Lab, host: Host, *words: str) -> list[str]:
-    uri = host.libvirt_uri
-    done = lab.run(host, ["virsh", "-c", uri, "list", "--name", *words])
-    if done["exit_status"]:
-        raise AgentError(f"{host.name}: virsh -c {uri}: {' '.join(done['stderr'].split())}")
-    return done["stdout"].split()
 
 
 def _check_needs(lab: Lab, host: Host, guests: Sequence[Host], running: Sequence[str]) -> Iterator[CheckResult]:
