@@ -14,6 +14,7 @@ from typing import Any
 from vmtoll.agent import accelerator, kvm_host
 from vmtoll.agent.applied import Applied
 from vmtoll.builds import image, machine_disk, suite, tools
+from vmtoll.files import lock
 from vmtoll.guests import needs
 from vmtoll.hypervisors.migration import FOLDER as MIGRATION_FOLDER
 from vmtoll.lab import topology
@@ -24,7 +25,7 @@ from vmtoll.model.workload import Workload
 from vmtoll.paths import INVENTORY, LAB
 from vmtoll.provisioning import provision as provisioning
 from vmtoll.provisioning.guests import host_key, make_guests, role_entry
-from vmtoll.shell import Changes, lock, play
+from vmtoll.shell import Changes, play
 from vmtoll.spec.experiment import Resolved
 from vmtoll.spec.inventory import read_inventory
 
