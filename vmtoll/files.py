@@ -1,14 +1,19 @@
-"""Write files that survive a crash, through drafts that leave nothing behind, with errors that name the file. Parse
-YAML.
+"""Write files that survive a crash, by drafts that leave nothing behind, with errors that name the file. Lock files.
+Parse YAML.
 """
 
+import fcntl
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from vmtoll.model.errors import VmtollError
+from vmtoll.paths import STATE
 
 
 def parse_yaml(text: str) -> Any:
@@ -64,6 +69,30 @@ def writing(path: Path, draft: Path | None = None) -> Iterator[None]:
         if named is None or (draft and draft in (named, *named.parents)):
             error.filename, error.filename2 = str(path), None
         raise
+
+
+@contextmanager
+def locked(file: Path, busy: VmtollError | str) -> Iterator[None]:
+    """Hold a lock, which the kernel releases when its holder dies. While another process has it: raises `busy`, or
+    prints that text and waits.
+    """
+    with file.open("a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if isinstance(busy, VmtollError):
+                raise busy from None
+            print(busy, file=sys.stderr, flush=True)
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def lock(name: str) -> Iterator[None]:
+    """Hold a lock, so that two commands do not change the same thing at once: wait for the other, and say so."""
+    STATE.mkdir(parents=True, exist_ok=True, mode=0o711)
+    with locked(STATE / f"{name}.lock", f"vmtoll: another vmtoll is working on the {name}; waiting for it"):
+        yield
 
 
 def cause_of(error: OSError | ValueError) -> str:

@@ -1,19 +1,17 @@
 """Run other programs so that a failure names the command and the last line that it printed; print lines on stderr."""
 
-import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
 from vmtoll.model.errors import UserError
-from vmtoll.paths import PLAYBOOKS, STATE
+from vmtoll.paths import PLAYBOOKS
 
 
 def say(message: str) -> None:
@@ -144,19 +142,3 @@ def play(
 
 
 _EMPTY_RECORD: _PlayRecord = {"machines": {}, "failures": []}
-
-
-@contextmanager
-def lock(name: str) -> Iterator[None]:
-    """Hold a lock, so that two commands do not change the same thing at once: wait for the other command, and say so.
-
-    The kernel releases the lock when its holder dies.
-    """
-    STATE.mkdir(parents=True, exist_ok=True, mode=0o711)
-    with (STATE / f"{name}.lock").open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"vmtoll: another vmtoll is working on the {name}; waiting for it", file=sys.stderr, flush=True)
-            fcntl.flock(stream, fcntl.LOCK_EX)
-        yield

@@ -13,9 +13,9 @@ import yaml
 
 from tests.lab.the_lab import MACHINES, VMTOLL, Ssh
 from tests.support.measured import plan
+from vmtoll.agent.accelerator import probe
 from vmtoll.builds import tools
 from vmtoll.lab import embedded
-from vmtoll.lab.accelerator import probe
 from vmtoll.shell import say
 from vmtoll.spec.catalog import Registry
 

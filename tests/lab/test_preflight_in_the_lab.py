@@ -10,9 +10,8 @@ import yaml
 
 from tests.lab.faults import changed, ruled
 from tests.lab.the_lab import LAB, VMTOLL, Ssh
-from vmtoll.preflight.checks import clock, link, network, reach
-from vmtoll.preflight.checks import inventory as inventory_check
-from vmtoll.preflight.lab import Lab
+from vmtoll import preflight as preflight_checks
+from vmtoll.preflight import Lab
 
 pytestmark = pytest.mark.lab
 
@@ -55,10 +54,15 @@ def test_injected_faults_are_found(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
         ruled([*slow, [*mtu, "1400"]], [[*receives, "noqueue"], [*sends, "noqueue"], [*mtu, "1500"]]),
     ):
         try:
-            list(reach.check(machines))
+            list(preflight_checks.reach(machines))
             machines.in_use.add("kvm")  # no load to it: one link is enough
-            checks = (inventory_check, clock, network, link)
-            said = {(c.__name__.rpartition(".")[2], f.machine): f for c in checks for f in c.check(machines)}
+            checks = (
+                preflight_checks.inventory,
+                preflight_checks.clock,
+                preflight_checks.network,
+                preflight_checks.link,
+            )
+            said = {(check.__name__, f.machine): f for check in checks for f in check(machines)}
         finally:
             machines.close()
     assert said["clock", "kvm"].level == "fail"
@@ -113,7 +117,7 @@ def test_causes_of_an_unreachable_machine_are_distinguished(lab: Path, tmp_path:
     hosts["no-python"]["ansible_python_interpreter"] = "/opt/python3"
     there = Lab(Path("lab.yml"), {"_meta": {"hostvars": hosts}, "metal_hosts": {"hosts": list(hosts)}})
     try:
-        found = {finding.machine: finding for finding in reach.check(there)}
+        found = {finding.machine: finding for finding in preflight_checks.reach(there)}
     finally:
         there.close()
     assert found.pop("well").level == "ok"

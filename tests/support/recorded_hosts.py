@@ -6,7 +6,8 @@
 
 from pathlib import Path
 
-from vmtoll.agent.hardware import hypervisor, kvm_flags, kvm_modules
+from vmtoll.agent.hardware import hypervisor
+from vmtoll.agent.kvm_host import kvm_flags, kvm_modules
 from vmtoll.model.facts import HostFacts
 
 FOLDER = Path(__file__).parent / "recorded_hosts"

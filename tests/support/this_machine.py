@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from vmtoll.preflight.checks import reach
-from vmtoll.preflight.lab import Lab
-from vmtoll.preflight.result import CheckResult
+from vmtoll import preflight
+from vmtoll.model.complaint import Complaint
+from vmtoll.preflight import Lab
 
 
 def free_port() -> int:
@@ -45,10 +45,10 @@ def local_lab(tmp_path: Path, **more: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def opened_lab(tree: dict[str, Any]) -> Iterator[tuple[Lab, list[CheckResult]]]:
+def opened_lab(tree: dict[str, Any]) -> Iterator[tuple[Lab, list[Complaint]]]:
     """Open the lab's connections; yield the lab, and the results of the check `reach`."""
     lab = Lab(Path("lab.yml"), tree)
     try:
-        yield lab, list(reach.check(lab))
+        yield lab, list(preflight.reach(lab))
     finally:
         lab.close()

@@ -39,8 +39,8 @@ from vmtoll.model.hardware import Hardware
 from vmtoll.model.inventory import HostVars
 from vmtoll.model.operation import Operation
 from vmtoll.paths import PROJECT
-from vmtoll.preflight.checks import inventory as check
-from vmtoll.preflight.lab import Lab
+from vmtoll.preflight import Lab
+from vmtoll.preflight import inventory as inventory_check
 from vmtoll.report.terminal import rows_of, summary
 from vmtoll.report.words import GLOSSARY, MARGIN, percent
 from vmtoll.spec.catalog import Registry
@@ -169,7 +169,7 @@ def test_one_file_and_one_file_per_machine_are_the_same_lab(tmp_path: Path) -> N
 @pytest.mark.parametrize("which", [0, 1])
 def test_preflight_has_nothing_against_the_inventory(which: int, tmp_path: Path) -> None:
     lab = Lab.read(inventories(tmp_path)[which], None, print)
-    assert [finding.level for finding in check.check(lab)] == ["ok"]
+    assert [finding.level for finding in inventory_check(lab)] == ["ok"]
 
 
 @pytest.mark.parametrize("document", [name for name in DOCUMENTS if experiments(name)])

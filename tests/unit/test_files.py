@@ -1,10 +1,12 @@
-"""Drafts: they take their place whole or leave nothing, and errors never name them."""
+"""Drafts take their place whole or leave nothing, and errors never name them; locks are refused or waited for."""
 
+import threading
 from pathlib import Path
 
 import pytest
 
-from vmtoll.files import replacing, write_durably
+from vmtoll.files import locked, replacing, write_durably
+from vmtoll.model.errors import UserError
 
 
 def test_a_draft_takes_the_place_of_what_was_there(tmp_path: Path) -> None:
@@ -43,3 +45,23 @@ def test_an_error_names_the_file_and_not_its_draft(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as inside, replacing(tmp_path / "bundle") as draft:
         (draft / "missing" / "a.csv").write_text("")
     assert inside.value.filename == str(tmp_path / "bundle")
+
+
+def test_a_lock_that_another_holds_is_refused_or_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, waited = tmp_path / "lock", threading.Event()
+
+    def wait() -> None:
+        with locked(file, "it is held; waiting"):
+            waited.set()
+
+    waiter = threading.Thread(target=wait)
+    with locked(file, UserError("it is held")):
+        with pytest.raises(UserError, match="it is held"), locked(file, UserError("it is held")):
+            pass
+        waiter.start()
+        assert not waited.wait(0.2)
+    waiter.join(10)
+    assert waited.is_set()
+    assert capsys.readouterr().err == "it is held; waiting\n"
+    with locked(file, UserError("it is free again")):
+        pass

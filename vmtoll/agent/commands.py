@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vmtoll.agent.machine import all_pids, read, stat_fields
@@ -126,6 +126,23 @@ class Commands:
             "cpus": len(os.sched_getaffinity(0)),
             "files": {},
         }
+
+    @contextlib.contextmanager
+    def running(self, argv: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a command, whose output is a pipe, until the context ends. Raises OSError, RuntimeError."""
+        with self.start_lock:
+            if self.is_closed:
+                raise RuntimeError("the agent ends")
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+            )
+            self.running_pids.add(process.pid)
+        with process:
+            try:
+                yield process
+            finally:
+                kill_group(process.pid)
+        self.running_pids.discard(process.pid)
 
     def interrupt(self, label: str) -> None:
         """Ask a command to finish with the results it has: send SIGINT to the processes it started, else to itself.

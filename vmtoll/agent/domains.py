@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 from pathlib import Path
 
 from vmtoll.agent.monitors import execute
 from vmtoll.agent.protocol import GuestAddress
+from vmtoll.agent.virsh import called, run, virsh
 
 # A file for each paused guest, with its address: it remains when the agent is killed.
 PAUSED = "run/vmtoll-paused"
@@ -77,7 +77,7 @@ def is_paused(guest: GuestAddress) -> bool:
         return isinstance(state, dict) and state["status"] == "paused"
     if guest["kind"] == "proxmox":  # its status alone calls a paused guest running
         return "qmpstatus: paused" in run(["qm", "status", guest["vmid"], "--verbose"]).splitlines()
-    return virsh(guest["uri"], "domstate", guest["name"]) == "paused"
+    return virsh(guest["uri"], "domstate", *called(guest["name"])).strip() == "paused"
 
 
 def pause_guest(guest: GuestAddress) -> None:
@@ -87,7 +87,7 @@ def pause_guest(guest: GuestAddress) -> None:
     elif guest["kind"] == "proxmox":
         run(["qm", "suspend", guest["vmid"]])
     else:
-        virsh(guest["uri"], "suspend", guest["name"])
+        virsh(guest["uri"], "suspend", *called(guest["name"]))
 
 
 def resume_guest(guest: GuestAddress) -> None:
@@ -97,27 +97,5 @@ def resume_guest(guest: GuestAddress) -> None:
     elif guest["kind"] == "proxmox":
         run(["qm", "resume", guest["vmid"]])
     else:
-        virsh(guest["uri"], "resume", guest["name"])
-
-
-def virsh(uri: str, verb: str, domain: str) -> str:
-    """Return virsh's output. Raises RuntimeError with its message when it fails or does not answer.
-
-    Resuming a running domain is no failure: another process may have resumed it since it was seen paused.
-    """
-    return run(["virsh", "-c", uri, verb, domain], f"virsh {verb} {domain}", "already running")
-
-
-def run(argv: list[str], label: str = "", harmless_error: str = "") -> str:
-    """Return a command's output. Raises RuntimeError with its message when it fails, except for `harmless_error`.
-
-    `label`: the command's name in that message.
-    """
-    label = label or " ".join(argv)
-    try:
-        done = subprocess.run(["env", "LC_ALL=C", *argv], capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise RuntimeError(f"{label}: {error}") from error
-    if done.returncode and not (harmless_error and harmless_error in done.stderr):
-        raise RuntimeError(f"{label}: {' '.join((done.stderr or done.stdout).split())[:300]}")
-    return done.stdout.strip()
+        # Another process may have resumed it since it was seen paused.
+        virsh(guest["uri"], "resume", *called(guest["name"]), harmless_error="already running")

@@ -9,9 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from vmtoll.agent.hardware import cpuid, crypto_flags, hypervisor, kvm_flags, kvm_modules
+from vmtoll.agent.hardware import cpuid, crypto_flags, hypervisor
+from vmtoll.agent.kvm_host import kvm_flags, kvm_modules
 from vmtoll.agent.machine import cpu_latency_us, output_of, read
 from vmtoll.agent.protocol import Facts, Fingerprint, ServerFacts, ServerSpec
+from vmtoll.agent.virsh import called, virsh_or_nothing
 
 SYSCTLS = (
     "net.core.somaxconn",
@@ -103,10 +105,15 @@ def sysctls() -> dict[str, str]:
     return {name: " ".join(value.split()) for name, value in values.items()}
 
 
-def release(os_release: str) -> str:
+def os_release(text: str) -> dict[str, str]:
+    """The fields of /etc/os-release."""
+    lines = (line.partition("=") for line in text.splitlines())
+    return {key: value.strip("\"'") for key, _, value in lines}
+
+
+def release(text: str) -> str:
     """The system by name and version, `Debian 13`, from the text of /etc/os-release."""
-    lines = [line.partition("=") for line in os_release.splitlines()]
-    fields = {key: value.strip("\"'") for key, _, value in lines}
+    fields = os_release(text)
     name = fields.get("NAME", "unknown").replace(" GNU/Linux", "")
     return f"{name} {fields.get('VERSION_ID', '')}".strip()
 
@@ -152,13 +159,14 @@ def server_facts(spec: ServerSpec, packages: dict[str, str]) -> ServerFacts:
 def libvirt_facts(uri: str, domains: Iterable[str]) -> Facts:
     """Facts of a KVM host: versions of QEMU and libvirt, and the definitions of the domains."""
     facts: Facts = {}
-    for line in output_of("virsh", "-c", uri, "version").splitlines():
+    for line in virsh_or_nothing(uri, "version").splitlines():
         key, _, value = line.partition(":")
         if key.startswith("Running hypervisor"):
             facts["qemu_version"] = value.strip()
         elif key.startswith("Using library"):
             facts["libvirt_version"] = value.strip()
-    facts["domains"] = {name: without_secrets(output_of("virsh", "-c", uri, "dumpxml", name)) for name in domains}
+    definitions = {name: virsh_or_nothing(uri, "dumpxml", *called(name)) for name in domains}
+    facts["domains"] = {name: without_secrets(xml) for name, xml in definitions.items()}
     return facts
 
 

@@ -6,10 +6,9 @@ Sources: CPUID leaves 1 and 0x40000000; /proc/cpuinfo; /sys/class/dmi/id; /sys/m
 from __future__ import annotations
 
 import os
-import re
 import sys
-from pathlib import Path
 
+from vmtoll.agent.kvm_host import cpu_flags
 from vmtoll.agent.machine import output_of, read
 from vmtoll.agent.protocol import Hypervisor
 
@@ -36,7 +35,7 @@ def cpuid() -> str:
 def hypervisor(leaves: str, root: str = "") -> Hypervisor:
     """Signs of a hypervisor in these leaves of CPUID and in the files below `root`."""
     registers = {int(leaf, 16): bytes.fromhex(text) for leaf, text in map(str.split, leaves.splitlines())}
-    flags, signature = _flags(root), registers.get(0x40000000, b"")[4:].rstrip(b"\0").decode("ascii", "replace")
+    flags, signature = cpu_flags(root), registers.get(0x40000000, b"")[4:].rstrip(b"\0").decode("ascii", "replace")
     return {
         # Intel's manual, volume 2, CPUID: ECX bit 31 of leaf 1 is always 0; hypervisors set it.
         "cpuid_bit": bool(registers[1][11] & 0x80) if 1 in registers else None,
@@ -48,22 +47,6 @@ def hypervisor(leaves: str, root: str = "") -> Hypervisor:
     }
 
 
-def kvm_modules(root: str = "") -> list[str]:
-    """The modules, loaded or built in, that may have made /dev/kvm, such as `kvm_amd`; without `kvm` itself."""
-    return sorted(path.name for path in Path(f"{root}/sys/module").glob("kvm_*"))
-
-
-def kvm_flags(root: str = "") -> list[str]:
-    """Virtualization flags of the CPU: vmx, svm or neither."""
-    return sorted(_flags(root) & {"svm", "vmx"})
-
-
 def crypto_flags(root: str = "") -> list[str]:
     """CPU flags that make TLS fast: AES, the arithmetic of GCM and ChaCha20, elliptic curves."""
-    return sorted(_flags(root) & {"aes", "pclmulqdq", "vaes", "vpclmulqdq", "avx2", "bmi2", "adx"})
-
-
-def _flags(root: str) -> set[str]:
-    """The CPU's flags; empty if /proc/cpuinfo has no line `flags`, as on CPUs other than x86."""
-    line = re.search(r"^flags\s*:(.*)$", read(f"{root}/proc/cpuinfo"), re.MULTILINE)
-    return set(line[1].split()) if line else set()
+    return sorted({*cpu_flags(root)} & {"aes", "pclmulqdq", "vaes", "vpclmulqdq", "avx2", "bmi2", "adx"})

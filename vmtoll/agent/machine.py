@@ -129,16 +129,6 @@ def memory(root: str = "") -> dict[str, int]:
     return figures
 
 
-def qemu_pid(domain: str) -> str | None:
-    """PID of the QEMU process that runs a libvirt domain; None if there is none."""
-    for pid in all_pids():
-        words = read(f"/proc/{pid}/cmdline").split("\0")
-        name_options = (f"guest={domain}", f"guest={domain},")
-        if "qemu" in words[0] and any(w == name_options[0] or w.startswith(name_options[1]) for w in words):
-            return pid
-    return None
-
-
 def other_vhost_threads(pid: str) -> list[str]:
     """vhost threads that older kernels keep outside the QEMU process."""
     return [other for other in all_pids() if other != pid and read(f"/proc/{other}/comm") == f"vhost-{pid}"]

@@ -39,6 +39,8 @@ from vmtoll.agent.facts import (
     tree_digest,
 )
 from vmtoll.agent.handshake import handshake, kernel_sessions, tls_context
+from vmtoll.agent.kvm_host import facts as kvm_host_facts
+from vmtoll.agent.libvirt_guests import guest_processes, libvirt_guests, refusals
 from vmtoll.agent.machine import (
     counters,
     drop_caches,
@@ -54,6 +56,7 @@ from vmtoll.agent.machine import (
 )  # fmt: skip
 from vmtoll.agent.mail import count_delivered, drain, prepare
 from vmtoll.agent.monitors import guests, pid_of, process
+from vmtoll.agent.preflight import kvm_works, port_problem, route, space, speed_settings, system
 from vmtoll.agent.prober import Probers
 from vmtoll.agent.protocol import (
     BodyCheck,
@@ -64,6 +67,7 @@ from vmtoll.agent.protocol import (
     GuestAddress,
     Handshake,
     KernelTls,
+    KvmAnswer,
     MachineChanges,
     PageAnswer,
     Process,
@@ -100,6 +104,9 @@ class Agent:
         self.op_containers, self.op_container_engine = self.containers.accounts, engine_of
         self.op_exec, self.op_interrupt, self.op_kill = self.commands.run, self.commands.interrupt, self.commands.kill
         self.op_drop_caches = drop_caches
+        self.op_system, self.op_speed_settings, self.op_space = system, speed_settings, space
+        self.op_port_problem, self.op_route, self.op_kvm_host = port_problem, route, kvm_host_facts
+        self.op_libvirt_guests, self.op_guest_processes, self.op_refusals = libvirt_guests, guest_processes, refusals
         self.domains = Domains()
         self.op_pause, self.op_resume = self.domains.pause, self.domains.resume
         self.op_resume_left = self.domains.resume_left
@@ -171,6 +178,10 @@ class Agent:
     def op_end_left(self) -> list[str]:
         """Clean up after a killed run; see changed.clean_up."""
         return clean_up(self.root)
+
+    def op_kvm_works(self, kernel: str = "") -> KvmAnswer:
+        """Run code on a virtual CPU, and boot a kernel; see preflight.kvm_works."""
+        return kvm_works(self.commands, kernel)
 
     def op_running(self, units: list[str]) -> list[str]:
         """Return the active units among these."""
@@ -351,7 +362,7 @@ class Agent:
         return process(str(pid))
 
     def op_guests(self) -> list[FoundGuest]:
-        """Return every guest of this machine that libvirt does not run."""
+        """Return every guest of this machine; see monitors.guests."""
         return guests(self.root)
 
     def process_of(self, name: str, guest: GuestAddress | None = None) -> str:

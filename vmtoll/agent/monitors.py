@@ -1,4 +1,4 @@
-"""Find the processes of guests that libvirt does not run, and ask QEMU's monitor."""
+"""Find the processes of guests, and ask QEMU's monitor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import socket
 import time
 from pathlib import Path
 
-from vmtoll.agent.machine import all_pids, output_of, qemu_pid, read
+from vmtoll.agent.kvm_host import cpu_list
+from vmtoll.agent.machine import all_pids, output_of, read
 from vmtoll.agent.protocol import FoundGuest, GuestAddress, Process, Thread
 
 _LIMIT_S = 20.0
@@ -29,6 +30,15 @@ def pid_of(guest: GuestAddress, root: Path = Path("/")) -> str | None:
     if guest["kind"] == "process":
         return _unit_pid(guest["unit"]) if guest["unit"] else _pid_if_alive(read(guest["pid_file"]))
     return next((pid for pid in all_pids() if _listens_on(pid, guest["socket"])), None)
+
+
+def qemu_pid(domain: str) -> str | None:
+    """PID of the QEMU process that runs a libvirt domain; None if there is none."""
+    return next((pid for pid in all_pids() if "qemu" in (words := _words(pid))[0] and name_of(words) == domain), None)
+
+
+def _words(pid: str) -> list[str]:
+    return read(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
 
 
 def _unit_pid(unit: str) -> str | None:
@@ -83,22 +93,15 @@ def process(pid: str) -> Process:
     }
 
 
-def cpu_list(text: str) -> list[int]:
-    """The CPUs of a kernel's list such as `0-3,8`, one by one."""
-    ranges = [part.split("-") for part in text.strip().split(",") if part]
-    return [cpu for part in ranges for cpu in range(int(part[0]), int(part[-1]) + 1)]
-
-
 def guests(root: Path = Path("/")) -> list[FoundGuest]:
-    """Return every guest of this machine that libvirt does not run; of Proxmox VE also those that are off."""
+    """Return every guest of this machine; of Proxmox VE also those that are off, of libvirt's only the processes."""
     listed = [_proxmox_guest(file, root) for file in sorted((root / CONFIGS).glob("*.conf"))]
     known_pids = {str(guest["process"]["pid"]) for guest in listed if guest["process"]}
     for pid in sorted(set(all_pids()) - known_pids, key=int):
-        words = read(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
-        if is_libvirts(words):
-            continue
+        words = _words(pid)
         if is_qemu(words[0]):
-            listed.append(_process_guest("qemu", name_of(words) or pid, pid, words))
+            kind = "libvirt" if is_libvirts(words) else "qemu"
+            listed.append(_process_guest(kind, name_of(words) or pid, pid, words))
         elif is_monitor(words[0], pid):
             name = _value_of(words, "--id") or unit_of(pid).removesuffix(".service") or pid
             listed.append(_process_guest("process", name, pid, words))
@@ -114,12 +117,26 @@ def _proxmox_guest(file: Path, root: Path) -> FoundGuest:
     pid = _proxmox_pid(file.stem, root)
     config, unit = read(str(file)), unit_of(pid) if pid else ""
     return {"kind": "proxmox", "name": file.stem, "program": "kvm", "unit": unit, "config": config,
-            "process": process(pid) if pid else None}  # fmt: skip
+            "process": process(pid) if pid else None, "session": ""}  # fmt: skip
 
 
 def _process_guest(kind: str, name: str, pid: str, words: list[str]) -> FoundGuest:
     program = words[0].rpartition("/")[2]
-    return {"kind": kind, "name": name, "program": program, "unit": unit_of(pid), "config": "", "process": process(pid)}
+    return {"kind": kind, "name": name, "program": program, "unit": unit_of(pid), "config": "",
+            "process": process(pid), "session": session_of(pid) if kind == "libvirt" else ""}  # fmt: skip
+
+
+def session_of(pid: str) -> str:
+    """Where the libvirt of a guest runs, by its process: in a container, or as a user's; empty for the machine's."""
+    import pwd  # noqa: PLC0415 (few agents need it)
+
+    try:
+        if os.readlink(f"/proc/{pid}/ns/pid") != os.readlink("/proc/self/ns/pid"):  # noqa: PTH115
+            return "in a container"
+        user = pwd.getpwuid(os.stat(f"/proc/{pid}").st_uid).pw_name  # noqa: PTH116
+    except (OSError, KeyError):
+        return ""
+    return "" if user in ("root", "qemu", "libvirt-qemu") else f"in qemu:///session of {user}"
 
 
 def is_libvirts(words: list[str]) -> bool:
@@ -135,9 +152,9 @@ def _value_of(words: list[str], option: str) -> str:
 
 def name_of(words: list[str]) -> str:
     """The name of a guest by QEMU's option -name, empty without one."""
-    value = _value_of(words, "-name")
-    parts = [part.removeprefix("guest=") for part in value.split(",") if "=" not in part or part.startswith("guest=")]
-    return parts[0] if parts else ""
+    parts = _value_of(words, "-name").replace(",,", "\0").split(",")  # QEMU doubles a comma of the name itself
+    named = [part[6:] for part in parts if part.startswith("guest=")] or [part for part in parts[:1] if "=" not in part]
+    return "".join(named[:1]).replace("\0", ",")
 
 
 def unit_of(pid: str) -> str:

@@ -39,6 +39,59 @@ class GuestAddress(TypedDict, total=False):
     vcpus: list[int]
 
 
+class System(TypedDict):
+    """The distribution, by /etc/os-release. `systemd`: its version; `booted`: whether it started the machine."""
+
+    id: str
+    version: str
+    apt: bool
+    systemd: int | None
+    booted: bool
+
+
+class SpeedSettings(TypedDict):
+    """Settings that let a machine's speed vary. `smt`: the kernel's text, such as `on`; empty if it has none."""
+
+    governors: list[str]
+    turbo: bool
+    smt: str
+    irqbalance: bool
+
+
+class Space(TypedDict):
+    """Free room: `free_mib`: folder → what root can still write there; `memory_mib`: available memory."""
+
+    free_mib: dict[str, int]
+    memory_mib: int
+
+
+class Route(TypedDict, total=False):
+    """How a machine reaches an IPv4 address. With an error the rest may be missing."""
+
+    error: str
+    remote: str
+    address: str
+    interface: str
+    mtu: int
+    mac: str
+    speed_mbit: int | None
+    on_link: bool
+    gateway: str | None
+    neighbour: str | None
+
+
+class KvmAnswer(TypedDict):
+    """`why`, `advice`: why KVM does not work, and what to do; both empty if it works. `booted`: the kernel that was
+    booted, empty without one. `kvm_modules`: kvm_…; `kvm_flags`: vmx or svm.
+    """
+
+    why: str
+    advice: str
+    booted: str
+    kvm_modules: list[str]
+    kvm_flags: list[str]
+
+
 class Thread(TypedDict):
     """A thread: seconds on a CPU and seconds it waited for one, since its start; `cpus`: the CPUs it may use."""
 
@@ -63,8 +116,9 @@ class Process(TypedDict):
 
 
 class FoundGuest(TypedDict):
-    """A guest of this machine that libvirt does not run. `kind` and `name` as in its address; `program`: what runs it;
-    `unit`: of systemd; `process`: None if it is off; `config`: text of its configuration file, empty without one.
+    """A guest of this machine. `kind` and `name` as in its address; `program`: what runs it; `unit`: of systemd;
+    `process`: None if it is off; `config`: text of its configuration file, empty without one; `session`: where its
+    libvirt runs, empty for the machine's own.
     """
 
     kind: str
@@ -73,6 +127,7 @@ class FoundGuest(TypedDict):
     unit: str
     config: str
     process: Process | None
+    session: str
 
 
 class MailSpec(TypedDict):

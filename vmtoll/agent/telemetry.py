@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from vmtoll.agent.machine import output_of, process_ns, read
+from vmtoll.agent.machine import process_ns, read
 from vmtoll.agent.monitors import has_kvm
+from vmtoll.agent.virsh import virsh_or_nothing
 from vmtoll.agent.waits import kind_of
 
 DEBUGFS = "/sys/kernel/debug/kvm"
@@ -45,7 +46,7 @@ def kvm_counters(pid: str, domain: str, uri: str | None) -> dict[str, int]:
         return {}
     if uri is None:
         return by_debugfs(pid)
-    return by_debugfs(pid) or by_libvirt(output_of("virsh", "-c", uri, "domstats", "--vcpu", domain))
+    return by_debugfs(pid) or by_libvirt(virsh_or_nothing(uri, "domstats", "--vcpu", domain))
 
 
 def by_debugfs(pid: str, root: str = DEBUGFS) -> dict[str, int]:

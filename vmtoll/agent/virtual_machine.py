@@ -1,7 +1,4 @@
-"""A virtual machine of one page and one processor, made by KVM's own ioctls; and what each kind of exit costs in it.
-
-Imports nothing of vmtoll: the preflight's probe runs it as well as the agent.
-"""
+"""A virtual machine of one page and one processor, made by KVM's own ioctls; and what each kind of exit costs in it."""
 
 from __future__ import annotations
 
@@ -44,10 +41,10 @@ _MOST = 1 << 24
 class VirtualMachine:
     """Runs 16-bit code from address 0 until something must be done outside. Raises OSError when KVM refuses a step."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str = DEVICE) -> None:
         self._files: list[int] = []
         try:
-            self.device = self._keep(os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC))
+            self.device = self._keep(os.open(device, os.O_RDWR | os.O_CLOEXEC))
             self.version = fcntl.ioctl(self.device, API_VERSION)
             self._machine = self._keep(fcntl.ioctl(self.device, CREATE_VM, 0))
             if os.uname().machine != "x86_64":
@@ -107,12 +104,12 @@ def _eventfd() -> int:
     return int(event)
 
 
-def why_no_code_runs() -> str:
+def why_no_code_runs(device: str = DEVICE) -> str:
     """Reason why no virtual processor runs code under KVM; empty if one does. Not tried except on x86-64.
 
     Raises OSError when KVM refuses a step.
     """
-    with contextlib.closing(VirtualMachine()) as machine:
+    with contextlib.closing(VirtualMachine(device)) as machine:
         if machine.version != 12:
             return f"its interface is version {machine.version}, not 12"
         if os.uname().machine != "x86_64":

@@ -1,6 +1,5 @@
 """The folder of a bisection: bisect.json, its builds, its sittings' experiments and runs; one process at a time."""
 
-import fcntl
 import hashlib
 import json
 import re
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from vmtoll.files import write_durably
+from vmtoll.files import locked, write_durably
 from vmtoll.model.bisection import Bisection, Sitting, SittingResult
 from vmtoll.model.document import first_mistake
 from vmtoll.model.errors import ResultsError, UserError
@@ -89,11 +88,8 @@ def opened(folder: Path, candidates: Sequence[str], request: Mapping[str, str]) 
     Raises UserError when another process holds it, ResultsError. A folder in which nothing was recorded is removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"{folder}: another vmtoll is working on this bisection; wait for it") from None
+    busy = UserError(f"{folder}: another vmtoll is working on this bisection; wait for it")
+    with locked(folder / "lock", busy):
         if (folder / FILE).exists():
             bisection = read(folder)
         else:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from vmtoll.files import replacing
-from vmtoll.shell import lock, run
+from vmtoll.files import lock, replacing
+from vmtoll.shell import run
 
 # Containers share the kernel of their host.
 _LEFT_OUT = ("boot/*", "usr/lib/modules/*", "initrd.img*", "vmlinuz*")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from vmtoll.builds import archives, servers
 from vmtoll.builds.booted_tree import booted
-from vmtoll.files import parse_yaml, replacing, write_durably
+from vmtoll.files import lock, parse_yaml, replacing, write_durably
 from vmtoll.model.architecture import here
 from vmtoll.model.errors import UserError
 from vmtoll.model.release import Release
 from vmtoll.paths import CACHE, LAB, PACKAGE, PLAYBOOKS, PROJECT, VM_IMAGES
-from vmtoll.shell import lock, play, run
+from vmtoll.shell import play, run
 
 IMAGES = CACHE / "images"
 KEPT_IMAGES = 2

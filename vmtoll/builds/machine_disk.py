@@ -8,9 +8,9 @@ from typing import Any
 
 from vmtoll.builds import tools
 from vmtoll.builds.image import DBUS_ID, IMAGES, Say, make_disk
-from vmtoll.files import parse_yaml
+from vmtoll.files import lock, parse_yaml
 from vmtoll.paths import CACHE, VM_IMAGES
-from vmtoll.shell import lock, run
+from vmtoll.shell import run
 
 RECIPE = VM_IMAGES / "machine.yml"
 

@@ -8,8 +8,9 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
+from vmtoll.files import lock
 from vmtoll.paths import CACHE, LOAD_TOOLS
-from vmtoll.shell import lock, run, say
+from vmtoll.shell import run, say
 
 
 def binaries(folder: Path = LOAD_TOOLS) -> list[dict[str, str]]:

@@ -4,12 +4,11 @@ A separate `vmtoll run --limit` measures each test bed. The state of a campaign 
 command resumes it.
 """
 
-import fcntl
 import math
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -22,7 +21,7 @@ from vmtoll.campaign.fan_out import FORKS, Board, LoggedCommand, Task, fan_out, 
 from vmtoll.campaign.objects import Bucket, Location
 from vmtoll.campaign.store import add_run, measured, write_page
 from vmtoll.campaign.testbeds import Bed
-from vmtoll.files import write_durably
+from vmtoll.files import locked, write_durably
 from vmtoll.model.document import Document
 from vmtoll.model.errors import RunInterruptedError, UserError, VmtollError
 from vmtoll.model.experiment import Experiment, Scale
@@ -162,17 +161,10 @@ class Campaign:
             say(f"{len(missing)} of {len(self.tasks)} runs are missing; the same command measures these alone")
         return 1 if missing else 0
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Hold the campaign's folder, which is there. Raises UserError while another process holds it."""
-        with (self.folder / ".lock").open("a") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(
-                    f"{self.folder}: another process is running this campaign; wait for it, or choose another --output"
-                ) from None
-            yield
+        busy = f"{self.folder}: another process is running this campaign; wait for it, or choose another --output"
+        return locked(self.folder / ".lock", UserError(busy))
 
     def _new_record(self) -> Record:
         """The record for campaign.json, with earlier experiments. Raises UserError when an experiment has changed."""

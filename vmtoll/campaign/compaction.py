@@ -6,12 +6,11 @@ find each row once, or get an error where they open a file that has been removed
 is killed leaves a dataset that reads the same, and the next one completes it.
 """
 
-import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import duckdb
 
 from vmtoll.analysis.percentiles import connect
 from vmtoll.campaign.files import RUN, Run, merged_files, merged_runs, quoted, read_merged, read_runs, run_files
-from vmtoll.files import first_line, replacing, sync_folder
+from vmtoll.files import first_line, locked, replacing, sync_folder
 from vmtoll.model.errors import LoadError, UserError
 
 RUNS = 500  # of a merged file: 25,000 runs of eight tables become 400 files
@@ -45,7 +44,8 @@ def compact(dataset: Path, campaign: str, memory_mb: int, runs_per_file: int = R
     """
     if not (folders := _folders(dataset, campaign)):
         raise LoadError(f"{dataset}: no campaign {campaign} here; choose another --campaign")
-    with _locked(dataset, campaign), connect(memory_mb, threads=1) as database:
+    busy = UserError(f"{dataset}: another process is compacting campaign {campaign}; wait for it")
+    with locked(dataset / f".{campaign}.lock", busy), connect(memory_mb, threads=1) as database:
         before = _count(folders)
         _remove_remains(folders)
         try:
@@ -73,16 +73,6 @@ def _folders(dataset: Path, campaign: str) -> dict[str, Path]:
 
 def _count(folders: Mapping[str, Path]) -> int:
     return sum(1 for folder in folders.values() for _ in folder.rglob("*.parquet"))
-
-
-@contextmanager
-def _locked(dataset: Path, campaign: str) -> Iterator[None]:
-    with (dataset / f".{campaign}.lock").open("a") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"{dataset}: another process is compacting campaign {campaign}; wait for it") from None
-        yield
 
 
 def _remove_remains(folders: Mapping[str, Path]) -> None:

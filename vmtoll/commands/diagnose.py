@@ -1,8 +1,7 @@
 """The command `diagnose`: what holds an existing guest back."""
 
-import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,28 +9,26 @@ from typing import Annotated, Any
 import typer
 from pydantic import TypeAdapter
 
-from vmtoll.agent.protocol import FoundGuest
 from vmtoll.commands import values
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import describe
 from vmtoll.commands.measure_step import StepMeasurement
 from vmtoll.commands.options import InventoryOption, JsonOption, ResultsOption, UntilOption, YesOption, own_inventory
 from vmtoll.guests import diagnosis as domains
-from vmtoll.guests import needs
 from vmtoll.guests.diagnosis.apply import candidates, tried, unchanged
-from vmtoll.guests.diagnosis.definition import cpus
+from vmtoll.guests.diagnosis.definition import cpus, parsed
 from vmtoll.guests.diagnosis.others import OtherGuests, find_guests, found_guest, number_of
 from vmtoll.guests.steps import gained
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.diagnosis import LIMITS, Diagnosis, State, Tuning
-from vmtoll.model.errors import AgentError, UserError
+from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import Host
 from vmtoll.paths import INVENTORY, RESULTS, SHIPPED_RESULTS
 from vmtoll.spec.catalog import unknown
 from vmtoll.spec.inventory import hosts_by_role
 from vmtoll.spec.inventory_faults import read_valid_inventory
 
-_LIMIT_S = 60.0
+_LIMIT_S = 75.0
 
 
 describe(
@@ -212,8 +209,8 @@ class _Host:
 
         Raises UserError if there is no such guest, or none.
         """
-        python, named = self.host.argv()[-1], [found_guest(selection.process, self.line)] if selection.process else []
-        others = find_guests(self.line, python, named) if selection.in_others else OtherGuests(self.line, ())
+        named = [found_guest(selection.process, self.line)] if selection.process else []
+        others = find_guests(self.line, named) if selection.in_others else OtherGuests(self.line, ())
         matching = others.named(selection.name)
         if selection.name and len(matching) > 1:
             numbers = ", ".join(number_of(guest) for guest in matching)
@@ -223,30 +220,39 @@ class _Host:
         for diagnosis in others.diagnoses(matching, self.host.name, watch=selection.name is not None):
             yield self._with_worth(diagnosis, results, tell=tell)
         if selection.in_libvirt and not (selection.name and matching):
-            for facts in self._of_libvirt(selection.name, others.guests):
+            for facts in self._of_libvirt(selection.name, others):
                 yield self.diagnosis(facts, where, results, tell=tell)
         elif not matching:
             names = sorted(guest["name"] for guest in others.guests)
             raise UserError(f"{self.host.name}: {unknown('guest', str(selection.name), names)}; is it switched on?")
 
-    def _of_libvirt(self, domain: str | None, others: Sequence[FoundGuest]) -> list[dict[str, Any]]:
-        """Facts of this guest of libvirt, or of all. If others run guests here, libvirt may be missing."""
+    def _of_libvirt(self, domain: str | None, others: OtherGuests) -> list[dict[str, Any]]:
+        """Facts of this guest of libvirt, or of all; names the guests of another libvirt. If others run guests here,
+        libvirt may be missing.
+        """
+        guests, error = [], None
         try:
-            return self.guests(domain)
-        except UserError as error:
-            if not others:
-                raise
-            if domain:
-                names = sorted([*self.answer["domains"], *(guest["name"] for guest in others)])
-                raise UserError(f"{self.host.name}: {unknown('guest', domain, names)}") from error
-            if self.answer["error"] and not self.answer["error"].startswith("virsh: No such file"):
-                print(f"vmtoll: {error}", file=sys.stderr)
-            return []
+            guests = self.guests(domain)
+        except UserError as complaint:
+            error = complaint
+        elsewhere = [] if guests and domain else others.elsewhere(self.answer["uuids"], domain)
+        if elsewhere:
+            text = f"another libvirt than {self.uri} runs {', '.join(elsewhere)}; give its URI by --connect"
+            if error and (domain or not others.guests):
+                raise UserError(f"{self.host.name}: {text}") from error
+            print(f"vmtoll: {self.host.name}: {text}", file=sys.stderr)
+        if error and not others.guests:
+            raise error
+        if error and domain:
+            names = sorted([*self.answer["domains"], *(guest["name"] for guest in others.guests)])
+            raise UserError(f"{self.host.name}: {unknown('guest', domain, names)}") from error
+        if error and self.answer["error"] and not self.answer["error"].startswith("virsh: No such file"):
+            print(f"vmtoll: {error}", file=sys.stderr)
+        return guests
 
     def guests(self, domain: str | None) -> list[dict[str, Any]]:
-        """Facts of this guest, or of all, from guest_facts.py. Raises UserError without an answer or such a guest."""
-        files = {path.name: path.read_text("utf-8") for path in (domains.READER, needs.PROBE)}
-        self.answer = self._run(files, domains.READER, *([domain] if domain else []))
+        """Facts of this guest, or of all. Raises UserError without an answer or such a guest."""
+        self.answer = self.line.call("libvirt_guests", _LIMIT_S, uri=self.uri, domain=domain)
         answer, where = self.answer, f"{self.host.name}: libvirt at {self.uri}"
         if answer["error"]:
             cause = answer["error"]
@@ -267,8 +273,9 @@ class _Host:
         steps = domains.diagnose(guest["xml"], facts, now)
         if not tell:
             return Diagnosis(name, where, guest["running"], steps, {}, ())
-        refusals = self._refusals(candidates(now, steps))
-        steps = tried(steps, refusals, self.uri, name)
+        handle = parsed(now).findtext("uuid", name) if name.startswith("-") else name  # not an option of virt-xml
+        refusals = self.line.call("refusals", _LIMIT_S, uri=self.uri, definitions=candidates(now, steps))
+        steps = tried(steps, refusals, self.uri, handle)
         save, restore = unchanged(self.uri, name)
         diagnosis = Diagnosis(
             name, where, guest["running"], steps, {}, (), refusals[0], save_command=save, restore_command=restore
@@ -284,20 +291,3 @@ class _Host:
         lacking = list(dict.fromkeys(step.tuning for step in diagnosis.steps if step.state is State.LACKING))
         worth, runs = worth_of(lacking, tuning_runs(results, SHIPPED_RESULTS), gained)
         return replace(diagnosis, worth=worth, runs=runs)
-
-    def _refusals(self, definitions: Sequence[str]) -> list[str]:
-        """For each definition, why libvirt refuses it; empty if it does not."""
-        script, file = domains.CHECKER, "definitions.json"
-        files = {script.name: script.read_text("utf-8"), file: json.dumps(definitions)}
-        answer: list[str] = self._run(files, script, file)
-        return answer
-
-    def _run(self, files: Mapping[str, str], script: Path, *words: str) -> Any:
-        """Run a script on the host; return its parsed JSON answer. Raises AgentError."""
-        argv = [self.host.argv()[-1], script.name, self.uri, *words]
-        done = self.line.call("exec", _LIMIT_S + 15, argv=argv, limit_s=_LIMIT_S, files=files)
-        try:
-            return json.loads(done["stdout"])
-        except ValueError:
-            last = "no answer in time" if done["timed_out"] else " ".join(done["stderr"].split()[-20:])
-            raise AgentError(f"{self.host.name}: the guest's definition could not be read: {last}") from None

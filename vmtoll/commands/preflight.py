@@ -7,9 +7,8 @@ from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption
 from vmtoll.lab import embedded
-from vmtoll.preflight import results
-from vmtoll.preflight.lab import Lab
-from vmtoll.preflight.result import CheckResult, Level
+from vmtoll.model.complaint import Complaint, Level
+from vmtoll.preflight import Lab, results
 from vmtoll.shell import say
 
 describe("preflight", "vmtoll preflight -i lab.yml", exits={1: "a check failed"})
@@ -23,7 +22,7 @@ def preflight(inventory: InventoryOption = None, limit: LimitOption = None, as_j
     no run uses.
     """
     lab = Lab.read(inventory or embedded.require(), limit, say)
-    results_by_check: list[tuple[str, CheckResult]] = []
+    results_by_check: list[tuple[str, Complaint]] = []
     try:
         for name, result in results(lab):
             results_by_check.append((name, result))
@@ -47,6 +46,6 @@ def summary(levels: Counter[Level]) -> str:
     return f"Preflight {'failed' if levels['fail'] else 'passed'}: {', '.join(parts)}, {levels['ok']} passed"
 
 
-def _line(check: str, result: CheckResult) -> str:
+def _line(check: str, result: Complaint) -> str:
     text = f"{result.found}. {result.advice}" if result.advice else result.found
     return f"{result.level:4}  {check:9}  {result.machine or '-':14}  {text}"

@@ -1,12 +1,13 @@
 """Find what a KVM host lacks for its guests: one sentence each, with the way out.
 
-Pure functions over facts; `PROBE` is the script that gathers them. It runs on the host as `python3 -`, as root.
+Pure functions over facts; `PROBE` is the module that gathers them. A play runs it on the host as `python3 -`, as root.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from vmtoll.agent import kvm_host
 from vmtoll.guests import profiles
 from vmtoll.guests.inventory import Guest
 from vmtoll.guests.profiles import Profile
@@ -15,7 +16,7 @@ from vmtoll.model.hardware import foreign_kvm_module
 from vmtoll.paths import VM_IMAGES
 from vmtoll.spec.catalog import unknown
 
-PROBE = Path(__file__).with_name("kvm_host.py")
+PROBE = Path(kvm_host.__file__)
 
 Facts = Mapping[str, Any]
 

@@ -6,7 +6,7 @@
 import re
 
 from vmtoll.agent.protocol import FoundGuest
-from vmtoll.hypervisors.base import Guest, Line
+from vmtoll.hypervisors.base import Guest, Line, Virsh
 from vmtoll.hypervisors.libvirt import LibvirtGuest
 from vmtoll.hypervisors.process import ProcessGuest
 from vmtoll.hypervisors.proxmox import ProxmoxGuest
@@ -14,14 +14,14 @@ from vmtoll.hypervisors.qemu import QemuGuest
 from vmtoll.model.errors import AgentError
 from vmtoll.model.inventory import Host
 
-__all__ = ["Guest", "Line", "of", "uuids"]
+__all__ = ["Guest", "Line", "Virsh", "of", "uuids"]
 
 # -uuid of QEMU, -smbios type=1 of QEMU, smbios1 of Proxmox VE.
 _UUID = re.compile(r"(?:-uuid |uuid=)([0-9A-Fa-f-]{36})")
 
 
 def uuids(host: Line) -> set[str]:
-    """UUIDs that the firmware of a host's guests reports, for those that libvirt does not run. Raises AgentError."""
+    """UUIDs that the firmware of a host's guests reports, by their processes or Proxmox VE. Raises AgentError."""
     guests: list[FoundGuest] = host.call("guests")
     texts = [" ".join(guest["process"]["argv"]) if guest["process"] else guest["config"] for guest in guests]
     return {uuid.lower() for text in texts for uuid in _UUID.findall(text)}

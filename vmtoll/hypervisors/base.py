@@ -1,6 +1,8 @@
 """The interface: what vmtoll reads of a guest on its host, and what it does to one."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from vmtoll.agent.protocol import Done, GuestAddress, Process
@@ -18,6 +20,46 @@ class Line(Protocol):
 
     def call(self, op: str, timeout_s: float = 30.0, **args: Any) -> Any:
         """Ask the agent. Raises AgentError, HostLostError."""
+
+
+def output_on(host: Line, argv: Sequence[str], files: Mapping[str, str] | None = None) -> Done:
+    """Run a command on a host and return how it ended, whatever its exit status."""
+    done: Done = host.call(
+        "exec", _LIMIT_S + 20, argv=list(argv), limit_s=_LIMIT_S, env={"LC_ALL": "C"}, files={**(files or {})}
+    )
+    return done
+
+
+def words_of(done: Done) -> str:
+    """What a command that failed has printed, on one line."""
+    return " ".join((done["stderr"] or done["stdout"]).split())[:300]
+
+
+@dataclass(frozen=True)
+class Virsh:
+    """virsh on a host, by default of the libvirt that its variables name."""
+
+    host: Line
+    uri: str = ""
+
+    def words(self, *words: str) -> list[str]:
+        """The command."""
+        return ["virsh", "-q", "-c", self.uri or self.host.host.libvirt_uri, *words]
+
+    def output(self, *words: str, files: Mapping[str, str] | None = None) -> Done:
+        """Run it and return how it ended. Raises AgentError if the host fails, HostLostError."""
+        return output_on(self.host, self.words(*words), files)
+
+    def __call__(self, *words: str, files: Mapping[str, str] | None = None) -> str:
+        """Run it and return what it prints. Raises AgentError with its message if it fails, HostLostError."""
+        done, host = self.output(*words, files=files), self.host.host.name
+        if done["exit_status"]:
+            raise AgentError(f"{host}: virsh {words[0]}: {words_of(done)}", host)
+        return done["stdout"]
+
+    def names(self, *words: str) -> list[str]:
+        """The names that it lists, which may have blanks. Raises AgentError, HostLostError."""
+        return [line.strip() for line in self(*words).splitlines() if line.strip()]
 
 
 class Guest(ABC):
@@ -86,13 +128,11 @@ class Guest(ABC):
 
     def output(self, argv: list[str]) -> Done:
         """Run a command on the host and return how it ended, whatever its exit status."""
-        done: Done = self.host.call("exec", _LIMIT_S + 20, argv=argv, limit_s=_LIMIT_S, env={"LC_ALL": "C"})
-        return done
+        return output_on(self.host, argv)
 
     def run(self, argv: list[str]) -> str:
         """Run a command on the host and return its output. Raises AgentError with its message if it fails."""
         done = self.output(argv)
         if done["exit_status"]:
-            words = " ".join((done["stderr"] or done["stdout"]).split())[:300]
-            raise AgentError(f"{self.host.host.name}: {' '.join(argv)}: {words}", self.host.host.name)
+            raise AgentError(f"{self.host.host.name}: {' '.join(argv)}: {words_of(done)}", self.host.host.name)
         return done["stdout"].strip()

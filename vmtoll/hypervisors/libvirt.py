@@ -3,7 +3,8 @@
 import xml.etree.ElementTree as ET
 
 from vmtoll.agent.protocol import GuestAddress
-from vmtoll.hypervisors.base import Guest
+from vmtoll.agent.virsh import called
+from vmtoll.hypervisors.base import Guest, Virsh
 from vmtoll.hypervisors.definition import Definition
 
 
@@ -11,23 +12,25 @@ class LibvirtGuest(Guest):
     """A libvirt domain."""
 
     @property
+    def virsh(self) -> Virsh:
+        """virsh on its host."""
+        return Virsh(self.host)
+
+    @property
     def address(self) -> GuestAddress:
         return {"kind": "libvirt", "name": self.name, "uri": self.host.host.libvirt_uri}
 
     def definition(self) -> Definition:
-        return Definition(ET.fromstring(self.run(self._virsh("dumpxml"))))
+        return Definition(ET.fromstring(self.virsh("dumpxml", *called(self.name))))
 
     def start_command(self) -> list[str]:
-        return self._virsh("start")
+        return self.virsh.words("start", *called(self.name))
 
     def shut_down(self) -> None:
-        self.run(self._virsh("shutdown"))
+        self.virsh("shutdown", *called(self.name))
 
     def power_off(self) -> None:
-        self.run(self._virsh("destroy"))
+        self.virsh("destroy", *called(self.name))
 
     def is_off(self) -> bool:
-        return self.output(self._virsh("domstate"))["stdout"].strip() == "shut off"
-
-    def _virsh(self, verb: str) -> list[str]:
-        return ["virsh", "-c", self.host.host.libvirt_uri, verb, self.name]
+        return self.virsh.output("domstate", *called(self.name))["stdout"].strip() == "shut off"

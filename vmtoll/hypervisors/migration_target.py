@@ -5,12 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from vmtoll.agent.protocol import Done
-from vmtoll.hypervisors.base import Line
+from vmtoll.agent.virsh import called
+from vmtoll.hypervisors.base import Line, Virsh, output_on, words_of
 from vmtoll.hypervisors.libvirt import LibvirtGuest
 from vmtoll.model.errors import AgentError
-
-_LIMIT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -45,37 +43,18 @@ def disk_copies(guest: LibvirtGuest, target: Line) -> list[DiskCopy]:
     return _placed(guest, target, disks)
 
 
-def _virsh(line: Line, *words: str, files: dict[str, str] | None = None) -> str:
-    """What virsh prints on a host. Raises AgentError with what it says when it fails."""
-    done = _output(line, ["virsh", "-q", "-c", line.host.libvirt_uri, *words], files)
-    if done["exit_status"]:
-        raise AgentError(f"{line.host.name}: virsh {words[0]}: {_words(done)}", line.host.name)
-    return done["stdout"]
-
-
-def _output(line: Line, argv: Sequence[str], files: dict[str, str] | None = None) -> Done:
-    done: Done = line.call(
-        "exec", _LIMIT_S + 20, argv=list(argv), limit_s=_LIMIT_S, env={"LC_ALL": "C"}, files=files or {}
-    )
-    return done
-
-
-def _words(done: Done) -> str:
-    return " ".join((done["stderr"] or done["stdout"]).split())[:300]
-
-
 def _refuse_unreachable(guest: LibvirtGuest, target: Line) -> None:
     """The source's own virsh must reach the target's libvirt, and find another machine there."""
     source, uri = guest.host, target.host.migration_uri
-    done = _output(source, ["virsh", "-q", "-c", uri, "capabilities"])
+    done = Virsh(source, uri).output("capabilities")
     if done["exit_status"]:
         raise AgentError(
-            f"{source.host.name} does not reach the libvirt of {target.host.name} by {uri}: {_words(done)}; let its "
+            f"{source.host.name} does not reach the libvirt of {target.host.name} by {uri}: {words_of(done)}; let its "
             "root log in there without a password, or set vmtoll_migration_uri of that host"
         )
     identities = [
         ET.fromstring(text).findtext("host/uuid")
-        for text in (done["stdout"], _virsh(target, "capabilities"), _virsh(source, "capabilities"))
+        for text in (done["stdout"], Virsh(target)("capabilities"), Virsh(source)("capabilities"))
     ]
     if identities[0] != identities[1]:
         raise AgentError(
@@ -93,12 +72,12 @@ def _refuse_immovable(guest: LibvirtGuest, domain: ET.Element) -> None:
     if domain.find("devices/hostdev") is not None or domain.find("devices/interface[@type='hostdev']") is not None:
         raise AgentError(f"{guest.name}: it has a device of its host passed through, and cannot move with it")
     for kind in ("snapshot", "checkpoint"):
-        if names := _virsh(guest.host, f"{kind}-list", guest.name, "--name").split():
+        if names := guest.virsh.names(f"{kind}-list", *called(guest.name), "--name"):
             raise AgentError(f"{guest.name}: libvirt moves no guest with a {kind}; delete {names[0]}")
 
 
 def _refuse_taken(guest: LibvirtGuest, target: Line) -> None:
-    if guest.name in _virsh(target, "list", "--all", "--name").splitlines():
+    if guest.name in Virsh(target).names("list", "--all", "--name"):
         raise AgentError(f"{target.host.name} has a guest of the name {guest.name} already")
 
 
@@ -134,7 +113,7 @@ def _files_read(domain: ET.Element) -> Iterable[str]:
 
 def _existing(line: Line, files: Sequence[str]) -> set[str]:
     test = 'for file; do [ ! -e "$file" ] || echo "$file"; done'
-    return set(_output(line, ["sh", "-c", test, "sh", *files])["stdout"].splitlines())
+    return set(output_on(line, ["sh", "-c", test, "sh", *files])["stdout"].splitlines())
 
 
 def _refuse_missing_files(guest: LibvirtGuest, target: Line, domain: ET.Element, disks: Sequence[str]) -> None:
@@ -157,12 +136,12 @@ def _refuse_missing_networks(guest: LibvirtGuest, target: Line, domain: ET.Eleme
         if device and device not in interfaces:
             raise AgentError(f"{target.host.name} has no {device}, the network of {guest.name}; make it there")
         network = source.get("network")
-        if network and network not in _virsh(target, "net-list", "--name").split():
+        if network and network not in Virsh(target).names("net-list", "--name"):
             raise AgentError(f"{target.host.name} has no network {network} of libvirt, that of {guest.name}; start it")
 
 
 def _existing_interfaces(line: Line) -> set[str]:
-    return set(_output(line, ["ls", "/sys/class/net"])["stdout"].split())
+    return set(output_on(line, ["ls", "/sys/class/net"])["stdout"].split())
 
 
 def _refuse_missing_machine(guest: LibvirtGuest, target: Line, domain: ET.Element) -> None:
@@ -171,7 +150,7 @@ def _refuse_missing_machine(guest: LibvirtGuest, target: Line, domain: ET.Elemen
     machine, architecture = (str(kind.get(key)) for key in ("machine", "arch")) if kind is not None else ("", "")
     words = ["--machine", machine, "--arch", architecture, "--virttype", str(domain.get("type"))]
     try:
-        _virsh(target, "domcapabilities", *words, "--emulatorbin", domain.findtext("devices/emulator") or "")
+        Virsh(target)("domcapabilities", *words, "--emulatorbin", domain.findtext("devices/emulator") or "")
     except AgentError as error:
         raise AgentError(f"{target.host.name} cannot run {guest.name}: {error}", target.host.name) from None
 
@@ -191,7 +170,7 @@ def _refuse_other_cpu(guest: LibvirtGuest, target: Line, domain: ET.Element) -> 
         return
     try:
         text = ET.tostring(cpu, encoding="unicode")
-        _virsh(target, "hypervisor-cpu-compare", "cpu.xml", "--error", files={"cpu.xml": text})
+        Virsh(target)("hypervisor-cpu-compare", "cpu.xml", "--error", files={"cpu.xml": text})
     except AgentError as error:
         raise AgentError(
             f"{target.host.name} lacks the CPU model of {guest.name}: {error}; give the guest one that both hosts have"
@@ -200,7 +179,7 @@ def _refuse_other_cpu(guest: LibvirtGuest, target: Line, domain: ET.Element) -> 
 
 def _cpu_of(line: Line) -> set[str]:
     """What libvirt says of a host's CPU: model and features."""
-    cpu = ET.fromstring(_virsh(line, "capabilities")).find("host/cpu")
+    cpu = ET.fromstring(Virsh(line)("capabilities")).find("host/cpu")
     if cpu is None:
         return set()
     return {str(cpu.findtext("model")), *(str(feature.get("name")) for feature in cpu.iterfind("feature"))}
@@ -209,10 +188,9 @@ def _cpu_of(line: Line) -> set[str]:
 def _placed(guest: LibvirtGuest, target: Line, disks: Sequence[ET.Element]) -> list[DiskCopy]:
     """The copies in the target's pools. Raises AgentError where a folder has no pool, or a pool no room."""
     pools = dict[str, tuple[str, int]]()
-    for name in _virsh(target, "pool-list", "--name").split("\n"):
-        if name.strip():
-            pool = ET.fromstring(_virsh(target, "pool-dumpxml", name.strip()))
-            pools[str(pool.findtext("target/path"))] = name.strip(), int(pool.findtext("available") or 0)
+    for name in Virsh(target).names("pool-list", "--name"):
+        pool = ET.fromstring(Virsh(target)("pool-dumpxml", name))
+        pools[str(pool.findtext("target/path"))] = name, int(pool.findtext("available") or 0)
     copies: list[DiskCopy] = []
     for disk in disks:
         file, driver = _file(disk), disk.find("driver")
@@ -236,7 +214,7 @@ def _placed(guest: LibvirtGuest, target: Line, disks: Sequence[ET.Element]) -> l
 
 def _capacity(guest: LibvirtGuest, disk: str) -> int:
     """Size of a disk as the guest sees it, in bytes."""
-    for line in _virsh(guest.host, "domblkinfo", guest.name, disk).splitlines():
+    for line in guest.virsh("domblkinfo", *called(guest.name), disk).splitlines():
         if line.startswith("Capacity:"):
             return int(line.split()[1])
     raise AgentError(f"{guest.name}: libvirt does not say how large its disk {disk} is")

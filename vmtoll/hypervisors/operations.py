@@ -3,6 +3,7 @@
 import re
 import shlex
 
+from vmtoll.agent.virsh import called
 from vmtoll.hypervisors.base import Guest, Line
 from vmtoll.hypervisors.libvirt import LibvirtGuest
 from vmtoll.hypervisors.migration import migration
@@ -29,7 +30,7 @@ def script(operation: Operation, guest: Guest, target: Line | None = None) -> Sc
         return migration(operation, guest, target)
     if operation.do in ("snapshot", "snapshot-external", "backup"):
         _refuse_disks(operation, guest)
-    virsh, domain = f"virsh -q -c {shlex.quote(guest.host.host.libvirt_uri)}", shlex.quote(guest.name)
+    virsh, domain = shlex.join(guest.virsh.words()), shlex.join(called(guest.name))
     of_libvirt = {
         "pause": _pause, "snapshot": _snapshot, "snapshot-external": _external, "backup": _backup, "save": _save,
     }  # fmt: skip
@@ -60,8 +61,10 @@ def _pause(operation: Operation, virsh: str, domain: str) -> Script:
     its commands ends well whatever became of them, so the first one has its own process.
     """
     suspend = f"{virsh} suspend {domain} && : >paused && sleep {operation.for_s}"
+    name = re.sub(r'(["\\])', r"\\\1", shlex.split(domain)[-1])
+    resume = shlex.quote(f'resume --domain "{name}"')
     return Script(
-        f'rm -f paused; ({suspend}; echo "resume {domain}") | {virsh} && '
+        f'rm -f paused; ({suspend}; printf "%s\\n" {resume}) | {virsh} && '
         f'[ -e paused ] && [ "$({virsh} domstate {domain})" = running ]',
         f'state=$({virsh} domstate {domain}) || exit 1; [ "$state" != paused ] || {virsh} resume {domain}',
     )
@@ -148,7 +151,7 @@ def _memory_kib(guest: LibvirtGuest) -> int:
     balloon = definition.find("devices/memballoon")
     if balloon is None or balloon.get("model") == "none":
         raise AgentError(f"{guest.name}: it has no balloon (memballoon), so its memory cannot change")
-    info = guest.run(["env", "LC_ALL=C", "virsh", "-c", guest.host.host.libvirt_uri, "dominfo", guest.name])
+    info = guest.virsh("dominfo", guest.name)
     found = re.search(r"^Used memory:\s+(\d+)", info, re.MULTILINE)
     if found is None:
         raise AgentError(f"{guest.name}: libvirt does not say how much memory it has")

@@ -5,6 +5,7 @@ commands for its host.
 import shlex
 from dataclasses import dataclass
 
+from vmtoll.agent.virsh import called
 from vmtoll.hypervisors.base import Guest
 from vmtoll.hypervisors.libvirt import LibvirtGuest
 from vmtoll.hypervisors.operations import end_job
@@ -46,8 +47,8 @@ def start_commands(way: Way, guest: Guest) -> StartCommands:
 
 
 def _of_libvirt(way: Way, guest: LibvirtGuest) -> StartCommands:
-    words = ["env", "LC_ALL=C", "virsh", "-q", "-c", guest.host.host.libvirt_uri]
-    virsh, domain = shlex.join(words), shlex.quote(guest.name)
+    words = ["env", "LC_ALL=C", *guest.virsh.words()]
+    virsh, domain = shlex.join(words), shlex.join(called(guest.name))
     run = (
         f'case "$({virsh} domstate {domain})" in running) ;; paused) {virsh} resume {domain};; "shut off") '
         f"{virsh} start {domain};; *) exit 1;; esac"
@@ -55,12 +56,12 @@ def _of_libvirt(way: Way, guest: LibvirtGuest) -> StartCommands:
     if way == "boot":
         process = f"$({virsh} domid {domain})"
         undo = _once_down(process, guest.run(_shell(f"echo {process}")), run)
-        return StartCommands("", [*words, "start", guest.name], undo)
+        return StartCommands("", [*words, "start", *called(guest.name)], undo)
     if way == "restore":
         is_off = f'[ "$({virsh} domstate {domain})" = "shut off" ]'
         undo = f"{is_off} || {{ {end_job(virsh, domain)}:; }}; {run}"
-        return StartCommands(f"{virsh} managedsave {domain}", [*words, "start", guest.name], undo)
-    return StartCommands(f"{virsh} suspend {domain}", [*words, "resume", guest.name], run)
+        return StartCommands(f"{virsh} managedsave {domain}", [*words, "start", *called(guest.name)], undo)
+    return StartCommands(f"{virsh} suspend {domain}", [*words, "resume", *called(guest.name)], run)
 
 
 def _of_proxmox(way: Way, guest: ProxmoxGuest) -> StartCommands:

@@ -11,11 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from vmtoll.agent import accelerator, kvm_host
 from vmtoll.agent.applied import Applied
 from vmtoll.builds import image, machine_disk, suite, tools
-from vmtoll.guests import kvm_host, needs
+from vmtoll.files import lock
+from vmtoll.guests import needs
 from vmtoll.hypervisors.migration import FOLDER as MIGRATION_FOLDER
-from vmtoll.lab import accelerator, topology
+from vmtoll.lab import topology
 from vmtoll.model.errors import UserError, VmtollError
 from vmtoll.model.inventory import GuestAccelerator
 from vmtoll.model.release import Release
@@ -23,7 +25,7 @@ from vmtoll.model.workload import Workload
 from vmtoll.paths import INVENTORY, LAB
 from vmtoll.provisioning import provision as provisioning
 from vmtoll.provisioning.guests import host_key, make_guests, role_entry
-from vmtoll.shell import Changes, lock, play
+from vmtoll.shell import Changes, play
 from vmtoll.spec.experiment import Resolved
 from vmtoll.spec.inventory import read_inventory
 

@@ -109,8 +109,7 @@ def _refuse_metal_on_other(kvm_host: Host, metal: Mapping[str, str]) -> None:
 
 def _refuse_metal_on(line: AgentLine, metal: Mapping[str, str]) -> None:
     """Raise InventoryError if a machine of `metal` (UUID → name) is a guest of this KVM host."""
-    argv = ["virsh", "-c", line.host.libvirt_uri, "list", "--all", "--uuid"]
-    listing: Done = line.call("exec", _FACTS_LIMIT_S, argv=argv, limit_s=60)
+    listing = hypervisors.Virsh(line).output("list", "--all", "--uuid")
     for uuid in {*listing["stdout"].lower().split(), *hypervisors.uuids(line)}:
         if uuid in metal:
             raise InventoryError(

@@ -3,19 +3,18 @@
 Schema 2 had the statistics of a measurement's times, and what only some tools print, as fields of the measurement.
 """
 
-import fcntl
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vmtoll.files import write_durably
+from vmtoll.files import locked, write_durably
 from vmtoll.model.errors import ResultsError
 from vmtoll.model.run import SCHEMA
 from vmtoll.model.trial import TIME_COLUMNS, TOOL_FIGURES
 
 Document = dict[str, Any]
+LOCK = ".lock"  # in a run's folder
 
 
 def _nested(record: Document) -> Document:
@@ -53,7 +52,7 @@ def migrate(folder: Path, manifest: str, records: tuple[str, ...]) -> int:
     they are. A last line that a killed run left unfinished is left out. Raises ResultsError for a run that another
     process writes, or of a schema that is not known.
     """
-    with _locked(folder):
+    with locked(folder / LOCK, busy(folder)):
         content = json.loads((folder / manifest).read_bytes())
         schema = content.get("schema")
         if schema == SCHEMA:
@@ -67,16 +66,10 @@ def migrate(folder: Path, manifest: str, records: tuple[str, ...]) -> int:
         return int(schema)
 
 
+def busy(folder: Path) -> ResultsError:
+    """The error while another process holds the lock of a run's folder."""
+    return ResultsError(f"{folder}: another process is running this run; wait for it")
+
+
 def _dumped(record: Document) -> bytes:
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run's store. Raises ResultsError if another process has it."""
-    with (folder / ".lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ResultsError(f"{folder}: another process is running this run; wait for it") from None
-        yield

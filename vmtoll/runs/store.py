@@ -7,7 +7,6 @@ has the capacity trials, which give the rates of loads that are shares; `exits.j
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from vmtoll.files import sync_folder, write_durably
+from vmtoll.files import locked, sync_folder, write_durably
 from vmtoll.model.columns import to_csv
 from vmtoll.model.errors import ResultsError
 from vmtoll.model.exits import ExitPrice, ExplainedTrial, to_line
@@ -41,9 +40,10 @@ from vmtoll.runs.folder import (
     read_manifest,
     whole_lines,
 )
+from vmtoll.runs.migration import LOCK, busy
 
 T = TypeVar("T")
-_RUN_FILES = {".lock", MANIFEST, TRIALS, TABLE}  # each run's folder has at least one of these
+_RUN_FILES = {LOCK, MANIFEST, TRIALS, TABLE}  # each run's folder has at least one of these
 
 
 class Store:
@@ -62,12 +62,8 @@ class Store:
         self.trials_file, self.table_file = run_dir / TRIALS, run_dir / TABLE
         self.manifest_file, self.capacities_file = run_dir / MANIFEST, run_dir / CAPACITIES
         self.exits_file, self.starts_file = run_dir / EXITS, run_dir / STARTS
-        self._lock = (run_dir / ".lock").open("a")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise ResultsError(f"{run_dir}: another process is running this run; wait for it") from None
+        self._lock = contextlib.ExitStack()
+        self._lock.enter_context(locked(run_dir / LOCK, busy(run_dir)))
         try:
             if self.table_file.exists() and not self.manifest_file.exists() and not self.trials_file.exists():
                 raise ResultsError(f"{self.table_file}: a run of another schema; this program reads schema {SCHEMA}")

@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from vmtoll.model.complaint import Complaint, fail, warn
 from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import GUEST_NAMES, Connection, Host, HostVars, Role
 from vmtoll.model.trial import CONTAINER_HOST_NETWORK, CONTAINERS, NO_GUESTS
@@ -28,23 +29,6 @@ SUTS: tuple[Role, ...] = ("metal", "container", "kvm_guest")
 _SHORT_GROUPS = {"suts", "cells"}
 # Ansible's own groups.
 _ANSIBLE_GROUPS = {"_meta", "all", "ungrouped"}
-
-
-@dataclass(frozen=True)
-class Fault:
-    """What is wrong on `machine` (empty: in the inventory as a whole), and the way out in one sentence.
-
-    `is_error`: nothing would run, or its figures would mean nothing. Otherwise a run is possible.
-    """
-
-    machine: str
-    observation: str
-    advice: str
-    is_error: bool = True
-
-    def __str__(self) -> str:
-        prefix = f"{self.machine}: " if self.machine else ""
-        return f"{prefix}{self.observation}; {self.advice[:1].lower()}{self.advice[1:]}"
 
 
 @dataclass(frozen=True)
@@ -109,7 +93,7 @@ def read_valid_inventory(path: Path, limit: str | None = None, *, purpose: Purpo
 
 def check_inventory(machines: InventoryData, known: Collection[str] = (), *, limited: bool, purpose: Purpose) -> None:
     """Raise InventoryError with one line for each error of an inventory; see faults."""
-    errors = [fault for fault in faults(machines, known, limited=limited, purpose=purpose) if fault.is_error]
+    errors = [fault for fault in faults(machines, known, limited=limited, purpose=purpose) if fault.level == "fail"]
     if not errors:
         return
     if len(errors) == 1:
@@ -120,7 +104,7 @@ def check_inventory(machines: InventoryData, known: Collection[str] = (), *, lim
 
 def faults(
     machines: InventoryData, known: Collection[str] = (), *, limited: bool = False, purpose: Purpose = "load"
-) -> Iterator[Fault]:
+) -> Iterator[Complaint]:
     """Yield everything that is wrong with an inventory.
 
     `known`: environments besides those that vmtoll ships. `limited`: a --limit has chosen some of its machines.
@@ -135,22 +119,22 @@ def faults(
     yield from (fault for fault in others if not _is_reported_already(fault, machines))
 
 
-def _wrong_values(machines: InventoryData) -> Iterator[Fault]:
+def _wrong_values(machines: InventoryData) -> Iterator[Complaint]:
     hosts_by_mistake = defaultdict[str, list[str]](list)
     for host, wrong in machines.mistakes.items():
         for mistake in wrong.values():
             hosts_by_mistake[mistake].append(host)
     for mistake, hosts in hosts_by_mistake.items():
-        yield Fault(", ".join(hosts), mistake, "Correct it in the inventory")
+        yield fail(", ".join(hosts), mistake, "Correct it in the inventory")
 
 
-def _is_reported_already(fault: Fault, machines: InventoryData) -> bool:
+def _is_reported_already(fault: Complaint, machines: InventoryData) -> bool:
     """Return whether a fault concerns a variable whose wrong value is reported already."""
-    words = set(re.split(r"[^\w.-]+", f"{fault.machine} {fault.observation}"))
+    words = set(re.split(r"[^\w.-]+", f"{fault.machine} {fault.found}"))
     return any(host in words and not words.isdisjoint(wrong) for host, wrong in machines.mistakes.items())
 
 
-def _groups(machines: InventoryData, *, limited: bool, for_load: bool) -> Iterator[Fault]:
+def _groups(machines: InventoryData, *, limited: bool, for_load: bool) -> Iterator[Complaint]:
     grouped_hosts = {name for group, _ in GROUPS for name in members(machines.data, group)}
     own_variables = _own_variables(machines.variables)
     children = {child for group in KNOWN_GROUPS for child in machines.data.get(group, {}).get("children", [])}
@@ -162,21 +146,21 @@ def _groups(machines: InventoryData, *, limited: bool, for_load: bool) -> Iterat
             other = (
                 f" next to `{nearest_group}`" if nearest_group in machines.data else f", and no group `{nearest_group}`"
             )
-            yield Fault("", f"unknown group `{name}`{other}", f"Call it {nearest_group}, or something else")
+            yield fail("", f"unknown group `{name}`{other}", f"Call it {nearest_group}, or something else")
     for host, variables in own_variables.items():
         if host not in grouped_hosts | misspelt_hosts and variables:
             groups = ", ".join(f"`{group}`" for group, _ in GROUPS)
-            yield Fault(
+            yield fail(
                 host, f"sets {variables[0]} but belongs to none of vmtoll's groups", f"Add it to one of {groups}"
             )
     if limited:
         return
     if not grouped_hosts:
-        yield Fault("", "no machine is in any of vmtoll's groups", "docs/inventory.md lists the group names")
+        yield fail("", "no machine is in any of vmtoll's groups", "docs/inventory.md lists the group names")
     elif for_load and not machines.by_role["client"]:
-        yield Fault("", "the group `clients` is empty", "Name the machine there that sends the load")
+        yield fail("", "the group `clients` is empty", "Name the machine there that sends the load")
     if grouped_hosts and for_load and not machines.suts:
-        yield Fault(
+        yield fail(
             "", "the groups `metal_hosts`, `containers` and `kvm_guests` are empty", "Name the machines to be measured"
         )
 
@@ -217,7 +201,7 @@ def _own_variables(variables: Mapping[str, Mapping[str, Any]]) -> dict[str, list
     }
 
 
-def _environments(machines: InventoryData, known: Collection[str], *, for_load: bool) -> Iterator[Fault]:
+def _environments(machines: InventoryData, known: Collection[str], *, for_load: bool) -> Iterator[Complaint]:
     """Yield environments that contradict the group, are unknown or missing, and machines that share one."""
     shipped = environment_names()
     guests = [name for name in shipped if name not in NO_GUESTS]
@@ -227,44 +211,42 @@ def _environments(machines: InventoryData, known: Collection[str], *, for_load: 
         label = host.vars.environment
         if label is None:
             if for_load:
-                yield Fault(host.name, "vmtoll_environment is not set", "Set it: metal, or the name of a guest profile")
+                yield fail(host.name, "vmtoll_environment is not set", "Set it: metal, or the name of a guest profile")
         elif label not in names:
             is_misspelt = any(is_within(label.lower(), name, 2) for name in names)
             observation = unknown("vmtoll_environment", label, names)
-            yield Fault(host.name, observation, "Correct it in the inventory", is_misspelt)
+            yield (fail if is_misspelt else warn)(host.name, observation, "Correct it in the inventory")
         elif host.role == "kvm_guest" and label in NO_GUESTS:
             observation = f"it is in the group `kvm_guests`, and vmtoll_environment is {label}"
-            yield Fault(host.name, observation, "Group and variable disagree; change one of them")
+            yield fail(host.name, observation, "Group and variable disagree; change one of them")
         elif (host.role == "container") != (label in CONTAINERS) and label in (*guests, *NO_GUESTS):
             group = {role: group for group, role in GROUPS}[host.role]
             observation = f"it is in the group `{group}`, and vmtoll_environment is {label}"
-            yield Fault(host.name, observation, "Group and variable disagree; change one of them")
+            yield fail(host.name, observation, "Group and variable disagree; change one of them")
         elif host.role == "metal" and label in guests and not host.vars.container_host:
             observation = f"it is in the group `metal_hosts`, and vmtoll_environment is the guest profile {label}"
-            yield Fault(host.name, observation, "Group and variable disagree; change one of them")
+            yield fail(host.name, observation, "Group and variable disagree; change one of them")
         else:
             hosts_by_environment[machines.test_bed(host), label].append(host)
     for (_, label), hosts in hosts_by_environment.items():
         if len({host.vars.kvm_host or host.name for host in hosts}) > 1:
             names_text = ", ".join(host.name for host in hosts)
-            yield Fault(
-                "", f"{names_text} are all {label}", "Choose one with --limit, or make each part of a cell", False
-            )
+            yield warn("", f"{names_text} are all {label}", "Choose one with --limit, or make each part of a cell")
 
 
-def _profile(guest: Host) -> Iterator[Fault]:
+def _profile(guest: Host) -> Iterator[Complaint]:
     """Yield what is wrong with a guest that vmtoll makes: its profile, its environment, its CPUs."""
     profile, environment = guest.vars.profile, guest.vars.environment
     guests = [name for name in environment_names() if name not in NO_GUESTS]
     if profile is None:
         return
     if profile not in guests:
-        yield Fault(guest.name, unknown("vmtoll_profile", profile, guests), "Correct it in the inventory")
+        yield fail(guest.name, unknown("vmtoll_profile", profile, guests), "Correct it in the inventory")
     elif environment is not None and environment != profile:
         observation = f"vmtoll_environment is {environment!r} and vmtoll_profile {profile!r}"
-        yield Fault(guest.name, observation, "Make them the same")
+        yield fail(guest.name, observation, "Make them the same")
     if guest.vars.cpus is None:
-        yield Fault(guest.name, "vmtoll_cpus is not set", "Set it: the CPUs of its KVM host that it may use")
+        yield fail(guest.name, "vmtoll_cpus is not set", "Set it: the CPUs of its KVM host that it may use")
 
 
 def _endpoint(host: Host) -> tuple[object, ...]:
@@ -299,7 +281,7 @@ def _domain_of_its_name(guest: Host, machines: InventoryData) -> str | None:
     return next((other.name for other in others if other.vars.domain == guest.name), None)
 
 
-def _guests(machines: InventoryData) -> Iterator[Fault]:
+def _guests(machines: InventoryData) -> Iterator[Complaint]:
     kvm_hosts = {host.name for host in machines.by_role["kvm_host"]}
     for guest in machines.by_role["kvm_guest"]:
         names = _names_of(guest)
@@ -309,51 +291,51 @@ def _guests(machines: InventoryData) -> Iterator[Fault]:
         unset = [name for name, value in host_variables.items() if value is None]
         if guest.vars.profile or len(unset) < len(host_variables):
             advice = "Set it" if guest.vars.profile else "Set both, or omit both where you cannot access its host"
-            yield from (Fault(guest.name, f"{name} is not set", advice) for name in unset)
+            yield from (fail(guest.name, f"{name} is not set", advice) for name in unset)
         if len(names) > 1:
             observation = f"{' and '.join(f'vmtoll_{name}' for name in names)} are both set"
-            yield Fault(guest.name, observation, "Keep the one of what runs the guest")
+            yield fail(guest.name, observation, "Keep the one of what runs the guest")
         if other := _domain_of_its_name(guest, machines):
             observation = f"its name is the vmtoll_domain of {other}, on the same KVM host"
-            yield Fault(guest.name, observation, "Rename it in the inventory: its name identifies it on its host")
+            yield fail(guest.name, observation, "Rename it in the inventory: its name identifies it on its host")
         yield from _profile(guest)
         if guest.vars.kvm_host == guest.name:
-            yield Fault(guest.name, "vmtoll_kvm_host is the guest itself", "Name the machine that it runs on")
+            yield fail(guest.name, "vmtoll_kvm_host is the guest itself", "Name the machine that it runs on")
         elif other := _at_its_address(guest, machines):
             observation = f"its address {guest.ssh_host} is that of {other}"
-            yield Fault(guest.name, observation, "Correct ansible_host of one of them, or its group")
+            yield fail(guest.name, observation, "Correct ansible_host of one of them, or its group")
     for metal in machines.by_role["metal"]:
         if guest_variables := [name for name in (*GUEST_NAMES, "unit", "profile") if getattr(metal.vars, name)]:
             observation = f"it is in the group `metal_hosts`, and vmtoll_{guest_variables[0]} says that it is a guest"
-            yield Fault(metal.name, observation, "Group and variable disagree; change one of them")
+            yield fail(metal.name, observation, "Group and variable disagree; change one of them")
     for host in (host for hosts in machines.by_role.values() for host in hosts):
         named = (("vmtoll_kvm_host", host.vars.kvm_host), ("vmtoll_container_host", host.vars.container_host))
         for name, value in named:
             if value is not None and value not in kvm_hosts:
                 observation = f"{name} is {value!r}, which is not in the group `kvm_hosts`"
-                yield Fault(host.name, observation, "Add it there, or correct the name")
+                yield fail(host.name, observation, "Add it there, or correct the name")
 
 
-def _containers(machines: InventoryData) -> Iterator[Fault]:
+def _containers(machines: InventoryData) -> Iterator[Complaint]:
     """Yield what a container lacks that vmtoll makes, and containers that say they are guests."""
     for container in machines.by_role["container"]:
         variables, is_host_network = container.vars, container.vars.environment == CONTAINER_HOST_NETWORK
         if guest_variables := [name for name in (*GUEST_NAMES, "unit", "profile") if getattr(variables, name)]:
             observation = f"it is in the group `containers`, and vmtoll_{guest_variables[0]} says that it is a guest"
-            yield Fault(container.name, observation, "Group and variable disagree; change one of them")
+            yield fail(container.name, observation, "Group and variable disagree; change one of them")
         if variables.container_host is None and (variables.cpus or variables.container):
-            yield Fault(container.name, "vmtoll_container_host is not set", "Set it: the host that it runs on")
+            yield fail(container.name, "vmtoll_container_host is not set", "Set it: the host that it runs on")
         if not variables.cpus:
             continue
         if is_host_network and container.ansible.port in (None, 22):
             observation = "its network is the host's, and its SSH server would want the host's port 22"
-            yield Fault(container.name, observation, "Set ansible_port to a free port of the host")
+            yield fail(container.name, observation, "Set ansible_port to a free port of the host")
         if not is_host_network and variables.prefix is None:
             observation = "vmtoll_prefix is not set, and a container gets no address by DHCP"
-            yield Fault(container.name, observation, "Set it: the length of its network's prefix, as 24")
+            yield fail(container.name, observation, "Set it: the length of its network's prefix, as 24")
 
 
-def _duplicate_endpoints(machines: InventoryData) -> Iterator[Fault]:
+def _duplicate_endpoints(machines: InventoryData) -> Iterator[Complaint]:
     """Yield guests that are one guest of their host, and machines under test that share the address and port of the
     load.
     """
@@ -366,13 +348,13 @@ def _duplicate_endpoints(machines: InventoryData) -> Iterator[Fault]:
             loads[machines.test_bed(host), host.vars.address, host.port].append(host.name)
     for (_, name, _), hosts in domains.items():
         if len(hosts) > 1:
-            yield Fault("", f"{' and '.join(hosts)} have the same vmtoll_{name}", "Give each guest its own")
+            yield fail("", f"{' and '.join(hosts)} have the same vmtoll_{name}", "Give each guest its own")
     for hosts in loads.values():
         if len(hosts) > 1:
-            yield Fault("", f"{' and '.join(hosts)} have the same vmtoll_address", "Give each machine its own")
+            yield fail("", f"{' and '.join(hosts)} have the same vmtoll_address", "Give each machine its own")
 
 
-def _differing_variables(machines: InventoryData) -> Iterator[Fault]:
+def _differing_variables(machines: InventoryData) -> Iterator[Complaint]:
     """Yield variables that must be the same on all machines under test, and are not. Two machines at one address need
     different ports, so only one of them counts.
     """
@@ -382,29 +364,29 @@ def _differing_variables(machines: InventoryData) -> Iterator[Fault]:
     for name, values in (("vmtoll_http_port", ports), ("vmtoll_workers", workers)):
         if len(values) > 1:
             text = ", ".join(f"{value} on {host}" for value, host in values.items())
-            yield Fault("", f"{name} is {text}", "Set it once, under `all` or `suts`")
+            yield fail("", f"{name} is {text}", "Set it once, under `all` or `suts`")
 
 
-def _ipv6_load_addresses(machines: InventoryData) -> Iterator[Fault]:
+def _ipv6_load_addresses(machines: InventoryData) -> Iterator[Complaint]:
     """Yield machines whose load would go to an IPv6 address: SSH may use IPv6, but the servers listen on IPv4."""
     for host in machines.suts:
         if ":" in host.address:
             observation = f"load would go to {host.address}, and vmtoll's servers listen on IPv4 only"
-            yield Fault(host.name, observation, "Set vmtoll_address to an IPv4 address of it, or a name that has one")
+            yield fail(host.name, observation, "Set vmtoll_address to an IPv4 address of it, or a name that has one")
 
 
-def _link(machines: InventoryData) -> Iterator[Fault]:
+def _link(machines: InventoryData) -> Iterator[Complaint]:
     clients = machines.by_role["client"]
     if len({client.vars.link for client in clients}) > 1:
         links = ", ".join(f"{client.vars.link} on {client.name}" for client in clients)
-        yield Fault("", f"vmtoll_link is {links}", "Choose clients with --limit: one load needs one link", False)
+        yield warn("", f"vmtoll_link is {links}", "Choose clients with --limit: one load needs one link")
     for client in clients:
         rate = re.fullmatch(r"([0-9]+)(mbit|gbit)", client.vars.link)
         rate_mbit = int(rate[1]) * (1000 if rate[2] == "gbit" else 1) if rate else None
         if rate_mbit is not None and client.vars.link_mbit != rate_mbit:
             line = "not set" if client.vars.link_mbit is None else f"{client.vars.link_mbit:g}"
             observation = f"vmtoll_link is {client.vars.link}, and vmtoll_link_mbit is {line}"
-            yield Fault(client.name, observation, f"Set vmtoll_link_mbit: {rate_mbit}")
+            yield fail(client.name, observation, f"Set vmtoll_link_mbit: {rate_mbit}")
 
 
 _PASSWORDS = frozenset({
@@ -413,7 +395,7 @@ _PASSWORDS = frozenset({
 })  # fmt: skip
 
 
-def _unknown_variables(machines: InventoryData) -> Iterator[Fault]:
+def _unknown_variables(machines: InventoryData) -> Iterator[Complaint]:
     hosts_by_variable = defaultdict[str, list[str]](list)
     for host, variables in machines.variables.items():
         for name in variables:
@@ -421,15 +403,15 @@ def _unknown_variables(machines: InventoryData) -> Iterator[Fault]:
     for name in HostVars.unknown(hosts_by_variable):
         close = difflib.get_close_matches(name, HostVars.names(), n=1)
         advice = f"Did you mean {close[0]}?" if close else "Remove it; docs/inventory.md lists all variables"
-        yield Fault(", ".join(hosts_by_variable[name]), f"unknown variable {name}", advice)
+        yield fail(", ".join(hosts_by_variable[name]), f"unknown variable {name}", advice)
     for name in sorted(_PASSWORDS.intersection(hosts_by_variable)):
         observation = f"{name} is set, and vmtoll logs in by keys and becomes root by a sudo that asks for no password"
-        yield Fault(", ".join(hosts_by_variable[name]), observation, "Remove it, with a key of yours on the machine")
+        yield fail(", ".join(hosts_by_variable[name]), observation, "Remove it, with a key of yours on the machine")
     for name, hosts in hosts_by_variable.items():
         if name.startswith("ansible_") and name not in (known := _ansible_variables()) and not _is_interpreter(name):
             close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
             advice = f"Did you mean {close[0]}?" if close else "Remove it, or leave it to whom it belongs"
-            yield Fault(", ".join(hosts), f"neither Ansible's connection nor vmtoll reads {name}", advice, False)
+            yield warn(", ".join(hosts), f"neither Ansible's connection nor vmtoll reads {name}", advice)
 
 
 def _is_interpreter(name: str) -> bool:

@@ -297,7 +297,8 @@ class Journal:
     @staticmethod
     def _domains() -> list[str]:
         try:
-            return output("virsh", "--connect", "qemu:///system", "list", "--all", "--name").split()
+            listed = output("virsh", "--connect", "qemu:///system", "list", "--all", "--name")
+            return [name for name in listed.splitlines() if name]
         except (OSError, subprocess.CalledProcessError):
             return []
 

@@ -146,3 +146,15 @@ def test_a_guest_that_nobody_runs_is_one_sentence(socket: Path, tmp_path: Path) 
     assert done.returncode == 2
     assert "unknown guest" in done.stderr or "start libvirtd" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_guest_of_another_libvirt_is_named(socket: Path, tmp_path: Path) -> None:
+    """A QEMU with the monitor that libvirt gives one, of no libvirt that is asked here."""
+    name, monitor = f"a,b 'c' {os.getpid()}", f"socket,id=charmonitor,path={tmp_path}/m,server=on,wait=off"
+    with qemu(tmp_path, "-name", f"guest={name.replace(',', ',,')}", "-nodefaults", "-chardev", monitor):
+        listed, named = diagnose("--all"), diagnose(name)
+    assert listed.returncode == 0, "others run here"
+    for done in (listed, named):
+        assert "localhost: another libvirt than qemu:///system runs " in done.stderr
+        assert f"{name} (PID " in done.stderr
+    assert named.returncode == 2

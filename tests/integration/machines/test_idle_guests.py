@@ -11,7 +11,7 @@ import pytest
 from tests.integration.trial.test_guests_together import guests
 from tests.support.measured import run
 from tests.support.records import primary, records_of
-from vmtoll.agent.domains import virsh
+from vmtoll.agent.virsh import virsh
 from vmtoll.model.event import Event, NotPaused, Phase, TrialStep
 from vmtoll.spec.catalog import Registry
 

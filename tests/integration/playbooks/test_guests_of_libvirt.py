@@ -11,7 +11,7 @@ import pytest
 from tests.support.libvirt import MISSING, libvirtd
 from vmtoll.agent.changed import changes_left, clean_up
 from vmtoll.agent.domains import Domains, libvirt_address
-from vmtoll.agent.domains import virsh as ask
+from vmtoll.agent.virsh import virsh as ask
 from vmtoll.model.errors import VmtollError
 from vmtoll.shell import play
 

@@ -5,8 +5,7 @@ from pathlib import Path
 from tests.support.qemu_process import qemu
 from tests.support.this_machine import data
 from vmtoll.machines.connection import AgentLine
-from vmtoll.preflight.checks.guests import check
-from vmtoll.preflight.lab import Lab
+from vmtoll.preflight import Lab, guests
 
 
 def test_each_guest_is_looked_for_where_its_name_says(tmp_path: Path) -> None:
@@ -23,7 +22,7 @@ def test_each_guest_is_looked_for_where_its_name_says(tmp_path: Path) -> None:
         line.open()
         lab.lines["host"] = line
         try:
-            results = {result.machine: result.level for result in check(lab)}
+            results = {result.machine: result.level for result in guests(lab)}
         finally:
             lab.close()
     assert results == {"runs": "ok", "gone": "fail", "unit": "fail"}

@@ -5,6 +5,7 @@ import re
 import shutil
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,18 @@ import yaml
 
 from tests.support.program import vmtoll
 from tests.support.this_machine import free_port, local_lab, opened_lab
+from vmtoll import preflight
+from vmtoll.agent.accelerator import KVM_PATIENCE_S
+from vmtoll.agent.commands import Commands
+from vmtoll.agent.preflight import kvm_works
+from vmtoll.agent.protocol import KvmAnswer
 from vmtoll.machines.connection import AgentLine
-from vmtoll.model.errors import HostLostError
-from vmtoll.preflight import checks, results
-from vmtoll.preflight.checks import clock, free, guests, kvm, link, network, system
-from vmtoll.preflight.lab import PROBES, Lab
-from vmtoll.preflight.result import CheckResult
+from vmtoll.model.complaint import Complaint, ok
+from vmtoll.model.errors import AgentError, HostLostError
+from vmtoll.preflight import Lab, results
 
 
-def by_machine(found: list[CheckResult]) -> dict[str, CheckResult]:
+def by_machine(found: list[Complaint]) -> dict[str, Complaint]:
     return {finding.machine: finding for finding in found}
 
 
@@ -57,14 +61,14 @@ def test_a_machine_that_is_measured_is_left_alone(tmp_path: Path) -> None:
             with socket.socket() as server:
                 server.bind(("", lab.hosts[1].port))
                 server.listen()
-                said = by_machine(list(free.check(lab)))
+                said = by_machine(list(preflight.free(lab)))
         finally:
             for line in lines:
                 line.close()
         assert (said["client"].level, said["client"].found) == ("fail", "in use by run 7")
         assert "Address already in use" in said["metal"].found
         assert lab.in_use == {"client", "metal"}
-        assert list(link.check(lab)) == []
+        assert list(preflight.link(lab)) == []
 
 
 def test_clocks_of_one_machine_agree_and_one_that_is_ahead_is_found(tmp_path: Path) -> None:
@@ -73,9 +77,9 @@ def test_clocks_of_one_machine_agree_and_one_that_is_ahead_is_found(tmp_path: Pa
     ahead.write_text(f"#!/bin/sh\nexec {sys.executable} -u -c '{change}' \"$@\"\n")
     ahead.chmod(0o755)
     with opened_lab(local_lab(tmp_path)) as (lab, _):
-        assert [finding.level for finding in clock.check(lab)] == ["ok", "ok"]
+        assert [finding.level for finding in preflight.clock(lab)] == ["ok", "ok"]
     with opened_lab(local_lab(tmp_path, metal={"ansible_python_interpreter": str(ahead)})) as (lab, _):
-        _, metal = clock.check(lab)
+        _, metal = preflight.clock(lab)
     assert metal.level == "fail"
     said = re.fullmatch(r"([0-9.]+) ms ahead of client \(± ([0-9.]+)\)", metal.found)
     assert said, metal.found
@@ -89,8 +93,8 @@ def test_one_machine_is_on_one_segment_with_itself_and_its_link_is_measured(tmp_
     said: list[str] = []
     with opened_lab(local_lab(tmp_path)) as (lab, _):
         lab.say = said.append
-        (segment,) = network.check(lab)
-        (speed,) = link.check(lab)
+        (segment,) = preflight.network(lab)
+        (speed,) = preflight.link(lab)
     assert (segment.level, segment.machine) == ("ok", "client–metal")
     assert "segment (lo, lo)" in segment.found
     assert speed.level == "ok"
@@ -103,39 +107,39 @@ def test_one_machine_is_on_one_segment_with_itself_and_its_link_is_measured(tmp_
 
 def test_a_route_over_a_router_and_a_missing_route_are_distinguished(tmp_path: Path) -> None:
     with opened_lab(local_lab(tmp_path)) as (lab, _):
-        nowhere = lab.probe(lab.hosts[0], "network", "255.255.255.255")
+        nowhere = lab.ask(lab.hosts[0], "route", name="255.255.255.255")
     assert nowhere["error"]
 
 
 def test_kvm_is_tested_by_running_a_guest(tmp_path: Path) -> None:
     """On whatever machine this runs: the sentence and the verdict belong together, and no device is no KVM."""
     with opened_lab(local_lab(tmp_path)) as (lab, _):
-        text = (PROBES / "kvm.py").read_text()
-        files = {name: source.replace('"/dev/kvm"', f'"{tmp_path}/kvm"') for name, source in kvm.probe_files().items()}
-        none = lab.script(lab.hosts[1], text, files=files)
-        (tmp_path / "kvm").write_text("no device")
-        file = lab.script(lab.hosts[1], text, files=files)
+        here = lab.ask(lab.hosts[1], "kvm_works", KVM_PATIENCE_S)
+    assert bool(here["why"]) == bool(here["advice"])
+    none = kvm_works(Commands(), device=f"{tmp_path}/kvm")
+    (tmp_path / "kvm").write_text("no device")
+    file = kvm_works(Commands(), device=f"{tmp_path}/kvm")
     assert none["why"] == f"{tmp_path}/kvm does not exist"
     assert "firmware" in none["advice"]
     assert file["why"].startswith(f"{tmp_path}/kvm exists, but ")
-    assert kvm.judge("host", file, embedded=False).level == "fail"
-    assert kvm.judge("host", file, embedded=True).level == "warn"
-    works: kvm.KvmAnswer = {
+    assert preflight.judge_kvm("host", file, embedded=False).level == "fail"
+    assert preflight.judge_kvm("host", file, embedded=True).level == "warn"
+    works: KvmAnswer = {
         "why": "", "advice": "", "booted": "vmlinuz-6.1", "kvm_modules": ["kvm_amd"], "kvm_flags": ["svm"],
     }  # fmt: skip
-    assert kvm.judge("host", works, embedded=False).level == "ok"
-    assert "belongs to" not in kvm.judge("host", works, embedded=False).found
+    assert preflight.judge_kvm("host", works, embedded=False).level == "ok"
+    assert "belongs to" not in preflight.judge_kvm("host", works, embedded=False).found
 
 
 def test_preflight_names_a_module_that_is_not_the_processors_own() -> None:
-    answer: kvm.KvmAnswer = {
+    answer: KvmAnswer = {
         "why": "/dev/kvm exists, but the image's kernel printed no banner under KVM within 8 s", "advice": "Look.",
         "booted": "", "kvm_modules": ["kvm_pvm"], "kvm_flags": [],
     }  # fmt: skip
     named = "; /dev/kvm belongs to kvm_pvm, which is neither kvm_intel nor kvm_amd"
     for embedded in (True, False):
-        assert kvm.judge("host", answer, embedded=embedded).found.endswith(f"within 8 s{named}")
-    assert kvm.judge("host", answer | {"why": ""}, embedded=False).found.endswith(named)
+        assert preflight.judge_kvm("host", answer, embedded=embedded).found.endswith(f"within 8 s{named}")
+    assert preflight.judge_kvm("host", answer | {"why": ""}, embedded=False).found.endswith(named)
 
 
 def test_a_guest_has_a_domain_and_its_host_what_the_profile_needs(tmp_path: Path) -> None:
@@ -154,7 +158,7 @@ def test_a_guest_has_a_domain_and_its_host_what_the_profile_needs(tmp_path: Path
     }
     tree["_meta"]["hostvars"]["host"] = {"ansible_connection": "local", "vmtoll_libvirt_uri": "test:///default"}
     with opened_lab(tree) as (lab, _):
-        found = list(guests.check(lab))
+        found = list(preflight.guests(lab))
     levels = [(f.machine, f.level) for f in found]
     assert levels[:3] == [("well", "ok"), ("gone", "fail"), ("unmade", "warn")]
     lacks = [f for f in found[3:] if f.found.startswith("unmade (kvm-sriov): ")]
@@ -162,23 +166,26 @@ def test_a_guest_has_a_domain_and_its_host_what_the_profile_needs(tmp_path: Path
     assert any("IOMMU" in f.found or "ffff:ff:1f.7" in f.found for f in lacks), found
 
 
-def test_a_check_is_a_file_and_one_that_breaks_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "ORDER = {}\ndef check(lab):\n    from vmtoll.preflight.result import ok\n    {}\n"
-    (tmp_path / "second_new.py").write_text(text.format(2, "yield ok('metal', 'all is well')"))
-    broken = "from vmtoll.model.errors import AgentError\n    raise AgentError('no such thing')\n    yield"
-    (tmp_path / "first_new.py").write_text(text.format(1, broken))
-    monkeypatch.setattr(checks, "__path__", [str(tmp_path)])
+def test_a_check_that_breaks_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def first_new(_: Lab) -> Iterator[Complaint]:
+        yield from ()
+        raise AgentError("no such thing")
+
+    def second_new(_: Lab) -> Iterator[Complaint]:
+        yield ok("metal", "all is well")
+
+    monkeypatch.setattr(preflight, "CHECKS", (first_new, second_new))
     (first, broke), (second, well) = results(Lab(Path("lab.yml"), {}))
     assert (first, broke.level, broke.found.partition(": ")[2]) == ("first_new", "fail", "no such thing")
-    assert (second, well) == ("second_new", CheckResult("metal", "ok", "all is well"))
+    assert (second, well) == ("second_new", Complaint("metal", "ok", "all is well"))
 
 
 def test_a_machine_lost_during_the_checks_is_a_finding(tmp_path: Path) -> None:
     with opened_lab(local_lab(tmp_path)) as (lab, _):
         lab.lines["metal"].give_up("pulled")
-        said = by_machine(list(system.check(lab)))
+        said = by_machine(list(preflight.system(lab)))
         with pytest.raises(HostLostError):
-            lab.probe(lab.hosts[1], "system")
+            lab.ask(lab.hosts[1], "system")
     assert said["metal"].found.endswith("broke off: metal: pulled")
     assert "broke off" not in said["client"].found
 
@@ -193,7 +200,7 @@ def test_the_verb_prints_every_finding_and_its_exit_code_is_the_verdict(tmp_path
     assert told.returncode == 1, told.stderr
     report = json.loads(told.stdout)
     assert report["fit"] is False
-    names = [f.stem for f in Path(checks.__file__).parent.glob("*.py") if f.stem != "__init__"]
+    names = [check.__name__ for check in preflight.CHECKS]
     assert {f["check"] for f in report["findings"]} >= set(names) - {"guests", "kvm"}, "no KVM host is in it"
     (typo,) = (f for f in report["findings"] if "vmtoll_enviroment" in f["found"])
     assert typo["advice"] == "Did you mean vmtoll_environment?"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tests.support.synthetic_run import Truth, make_run
 from tests.support.this_machine import local_lab, opened_lab
+from vmtoll import preflight
 from vmtoll.model.disclosure import NAMES
-from vmtoll.preflight.checks import disclosure
 from vmtoll.publish.bundle import open_run, publish
 
 SECRET = "rack7-node12"
@@ -16,7 +16,7 @@ def test_preflight_names_the_items_that_this_machine_does_not_disclose(tmp_path:
     stated = {item: "stated" for item in NAMES if item != "switch"} | {"operator": "Jane Doe"}
     with opened_lab(local_lab(tmp_path, metal={"vmtoll_disclosure": stated})) as (lab, _):
         told = lab.lines["client"].call("disclosure", 180)
-        results = {result.machine: result for result in disclosure.check(lab)}
+        results = {result.machine: result for result in preflight.disclosure(lab)}
     assert set(told) == set(NAMES) - {"switch"}
     assert told["cpu"] and told["kernel"] and "libc6 " in told["packages"]
     assert set(results) == {"client", "metal"}

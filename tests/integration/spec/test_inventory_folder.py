@@ -12,7 +12,7 @@ from tests.support.measured import run
 from tests.support.records import assert_sound, records_of
 from vmtoll.campaign.testbeds import read_testbeds
 from vmtoll.cli import app
-from vmtoll.preflight.lab import Lab
+from vmtoll.preflight import Lab
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.machines import load_inventory
 

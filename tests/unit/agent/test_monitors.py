@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from vmtoll.agent.monitors import cpu_list, guests, is_libvirts, is_monitor, is_qemu, name_of, pid_of
+from vmtoll.agent.kvm_host import cpu_list
+from vmtoll.agent.monitors import guests, is_libvirts, is_monitor, is_qemu, name_of, pid_of
 from vmtoll.agent.protocol import GuestAddress
 
 
@@ -27,6 +28,8 @@ def test_programs_of_qemu(program: str, expected: bool) -> None:
     [
         (["kvm", "-name", "web"], "web"), (["kvm", "-name", "guest=web,debug-threads=on"], "web"),
         (["kvm", "-name", "web,debug-threads=on"], "web"), (["kvm", "-name"], ""), (["kvm"], ""),
+        (["kvm", "-name", "guest=a,,b 'c',debug-threads=on"], "a,b 'c'"), (["kvm", "-name", "debug-threads=on"], ""),
+        (["kvm", "-name", "process=x,guest=-web"], "-web"),
     ],
 )  # fmt: skip
 def test_names_of_qemus_guests(words: list[str], name: str) -> None:
@@ -36,6 +39,25 @@ def test_names_of_qemus_guests(words: list[str], name: str) -> None:
 def test_libvirts_guests_are_known_by_their_monitor() -> None:
     assert is_libvirts(["kvm", "-chardev", "socket,id=charmonitor,fd=3,server=on,wait=off"])
     assert not is_libvirts(["kvm", "-chardev", "socket,id=qmp,path=/q"])
+
+
+def test_a_guest_of_libvirt_is_found_by_its_whole_name_and_listed_with_its_monitor(tmp_path: Path) -> None:
+    names = ["a,b", "a"]
+    guest = "import sys, time; time.sleep(60)"
+    argv = ["-c", guest, "-chardev", "socket,id=charmonitor,fd=3", "-name"]
+    program = tmp_path / "qemu-system-x86_64"
+    program.symlink_to(sys.executable)
+    processes = [subprocess.Popen([program, *argv, f"guest={name.replace(',', ',,')},x=on"]) for name in names]
+    try:
+        for name, process in zip(names, processes, strict=True):
+            assert pid_of({"kind": "libvirt", "name": name}) == str(process.pid)
+        assert pid_of({"kind": "libvirt", "name": "b"}) is None
+        listed = {g["process"]["pid"]: g for g in guests(tmp_path) if g["kind"] == "libvirt" and g["process"]}
+        assert {listed[process.pid]["name"] for process in processes} == {*names}
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def test_monitors_are_known_by_their_programs() -> None:

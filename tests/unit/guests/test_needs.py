@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from vmtoll.agent.kvm_host import kvm, tsc_khz
 from vmtoll.guests import needs, profiles
 from vmtoll.guests.inventory import Guest
-from vmtoll.guests.kvm_host import kvm, tsc_khz
 from vmtoll.guests.needs import lacking
 from vmtoll.model.errors import UserError
 from vmtoll.paths import VM_IMAGES

@@ -9,12 +9,13 @@ import pytest
 
 from tests.support.snapshots import Sections, assert_snapshot
 from tests.support.this_machine import data
+from vmtoll import preflight
+from vmtoll.agent.protocol import Route, SpeedSettings
 from vmtoll.commands.preflight import summary
 from vmtoll.machines.connection import AgentLine, diagnose_ssh
+from vmtoll.model.complaint import Complaint
 from vmtoll.model.inventory import Host
-from vmtoll.preflight.checks import clock, inventory, link, network, settings, versions
-from vmtoll.preflight.lab import Lab
-from vmtoll.preflight.result import CheckResult
+from vmtoll.preflight import Lab
 
 SNAPSHOT = Path(__file__).with_name("snapshots") / "preflight.txt"
 GOOD: dict[str, dict[str, Any]] = {
@@ -46,7 +47,7 @@ def changed(host: str, **variables: Any) -> dict[str, Any]:
 
 
 def test_a_good_inventory_is_reported_as_good() -> None:
-    (finding,) = inventory.check(Lab(Path("lab.yml"), data(**GOOD)))
+    (finding,) = preflight.inventory(Lab(Path("lab.yml"), data(**GOOD)))
     assert finding.level == "ok"
     assert "1 client, 1 metal, 1 kvm_guest, 1 kvm_host" in finding.found
 
@@ -78,7 +79,7 @@ def test_a_good_inventory_is_reported_as_good() -> None:
     ],
 )
 def test_errors_of_an_inventory_are_named(hosts: dict[str, Any], machine: str, found: str, advice: str) -> None:
-    wrong = list(inventory.check(Lab(Path("lab.yml"), data(**hosts))))
+    wrong = list(preflight.inventory(Lab(Path("lab.yml"), data(**hosts))))
     assert [finding.level for finding in wrong] == ["fail"], wrong
     assert wrong[0].machine == machine
     assert found in wrong[0].found
@@ -87,21 +88,21 @@ def test_errors_of_an_inventory_are_named(hosts: dict[str, Any], machine: str, f
 
 def test_two_machines_of_one_environment_are_to_be_chosen_from() -> None:
     two = {**GOOD, "other": GOOD["big"]}
-    levels = [finding.level for finding in inventory.check(Lab(Path("lab.yml"), data(**two)))]
+    levels = [finding.level for finding in preflight.inventory(Lab(Path("lab.yml"), data(**two)))]
     assert levels == ["warn", "ok"]
     apart = data(**two) | {
         "cells": {"children": ["one", "two"]},
         "one": {"hosts": ["big"]},
         "two": {"hosts": ["other"]},
     }
-    assert [finding.level for finding in inventory.check(Lab(Path("lab.yml"), apart))] == ["ok"]
+    assert [finding.level for finding in preflight.inventory(Lab(Path("lab.yml"), apart))] == ["ok"]
 
 
 TWO_LINKS = {**GOOD, "slow": {"group": "clients", "vmtoll_link": "100mbit", "vmtoll_link_mbit": 100}}
 
 
 def test_clients_of_different_links_are_to_be_chosen_from() -> None:
-    found = inventory.check(Lab(Path("lab.yml"), data(**TWO_LINKS)))
+    found = preflight.inventory(Lab(Path("lab.yml"), data(**TWO_LINKS)))
     assert [finding.level for finding in found] == ["warn", "ok"]
 
 
@@ -127,7 +128,7 @@ def test_only_kvm_hosts_of_selected_guests_count_under_a_limit() -> None:
 
 def test_a_wrong_value_is_one_error_and_the_other_machines_are_checked() -> None:
     lab = Lab(Path("lab.yml"), data(**changed("small", vmtoll_back_s="soon")))
-    (wrong,) = inventory.check(lab)
+    (wrong,) = preflight.inventory(lab)
     assert (wrong.machine, wrong.level, "vmtoll_back_s is 'soon'" in wrong.found) == ("small", "fail", True)
     assert [host.name for host in lab.hosts] == ["load", "big", "host"]
 
@@ -157,21 +158,21 @@ def test_messages_of_ssh_become_a_sentence(printed: str, matter: str, advice: st
     [(0.009, 0.0, "ok"), (-0.02, 0.001, "warn"), (0.02, 0.015, "ok"), (-2.5, 0.1, "fail"), (2.05, 0.1, "warn")],
 )
 def test_a_clock_is_judged_by_what_is_sure(ahead_s: float, error_s: float, level: str) -> None:
-    assert clock.judge("kvm", "client", ahead_s, error_s).level == level
+    assert preflight.judge_clock("kvm", "client", ahead_s, error_s).level == level
 
 
 def test_a_link_matches_the_inventory_in_both_directions() -> None:
     metal, guest = Host("metal", "metal"), Host("kvm", "kvm_guest")
-    assert link.judge("client", metal, 941, 938, 1000, None).level == "ok"
-    assert link.judge("client", metal, 941, 94, 1000, None).level == "fail"
-    assert link.judge("client", guest, 300, 700, 1000, None).level == "warn"
-    assert "says 100" in link.judge("client", metal, 941, 938, 100, None).found
-    assert link.judge("client", metal, 941, 938, 100, None).level == "fail"
-    assert link.judge("client", metal, 94, 93, None, 1000).level == "warn"
-    assert link.judge("client", metal, 94, 93, None, None).level == "ok"
+    assert preflight.judge_link("client", metal, 941, 938, 1000, None).level == "ok"
+    assert preflight.judge_link("client", metal, 941, 94, 1000, None).level == "fail"
+    assert preflight.judge_link("client", guest, 300, 700, 1000, None).level == "warn"
+    assert "says 100" in preflight.judge_link("client", metal, 941, 938, 100, None).found
+    assert preflight.judge_link("client", metal, 941, 938, 100, None).level == "fail"
+    assert preflight.judge_link("client", metal, 94, 93, None, 1000).level == "warn"
+    assert preflight.judge_link("client", metal, 94, 93, None, None).level == "ok"
 
 
-SEEN: network.Route = {
+SEEN: Route = {
     "error": "", "remote": "192.0.2.20", "address": "192.0.2.10", "interface": "eth0", "mtu": 1500, "mac": "aa",
     "speed_mbit": None, "on_link": True, "gateway": None, "neighbour": "bb",
 }  # fmt: skip
@@ -187,19 +188,19 @@ SEEN: network.Route = {
     ],
 )
 def test_devices_between_two_machines_are_named(there: dict[str, Any], back: dict[str, Any], said: str) -> None:
-    routes = (cast(network.Route, {**SEEN, **change}) for change in (there, back))
-    (finding,) = network.judge("client", "metal", *routes)
+    routes = (cast(Route, {**SEEN, **change}) for change in (there, back))
+    (finding,) = preflight.judge_network("client", "metal", *routes)
     assert said in finding.found
     assert finding.level == ("ok" if said == "one network segment" else "warn")
 
 
 def test_machines_of_several_releases_are_one_finding() -> None:
-    assert list(versions.judge_releases({"client": "Debian 13", "metal": "Debian 13"})) == []
+    assert list(preflight.judge_releases({"client": "Debian 13", "metal": "Debian 13"})) == []
     environments = {"metal": False, "kvm-default": False, "kvm-default-release-bookworm": True}
     assert environments == {
-        name: versions.has_own_release(Host(name, "kvm_guest", {"vmtoll_environment": name})) for name in environments
+        name: preflight.has_own_release(Host(name, "kvm_guest", {"vmtoll_environment": name})) for name in environments
     }
-    (differ,) = versions.judge_releases(THREE)
+    (differ,) = preflight.judge_releases(THREE)
     assert differ.level == "fail"
     assert "vmtoll provision --suite" in differ.advice
 
@@ -210,8 +211,8 @@ TWO, PACKAGED = {"metal": "Debian 13", "kvm": "Debian 12"}, {"siege", "h2o"}
 MAY_LACK = {"metal": ["oha"], "kvm": ["oha"]}
 
 
-def tools(*given: Any) -> list[CheckResult]:
-    return list(versions.judge("load tools", *given))
+def tools(*given: Any) -> list[Complaint]:
+    return list(preflight.judge_versions("load tools", *given))
 
 
 ON_OTHER = METAL | {"siege": "4.2"}
@@ -226,12 +227,12 @@ DIFFERENT = {
     ),
     "absent on one": tools({"client": {"siege": "4.0"}, "metal": {"siege": "4.0", "oha": "cd34"}}),
 }
-CALM = settings.Settings(governors=[], turbo=False, smt="notsupported", irqbalance=False)
-LOOSE = settings.Settings(governors=["performance", "powersave"], turbo=True, smt="on", irqbalance=True)
+CALM = SpeedSettings(governors=[], turbo=False, smt="notsupported", irqbalance=False)
+LOOSE = SpeedSettings(governors=["performance", "powersave"], turbo=True, smt="on", irqbalance=True)
 
 
 @pytest.mark.parametrize("results", DIFFERENT.values(), ids=DIFFERENT)
-def test_another_version_is_one_error(results: list[CheckResult]) -> None:
+def test_another_version_is_one_error(results: list[Complaint]) -> None:
     assert [result.level for result in results] == ["fail"]
 
 
@@ -245,26 +246,26 @@ def test_packages_are_compared_within_a_release_and_thing_by_thing() -> None:
 
 
 def test_varying_settings_give_a_warning() -> None:
-    assert settings.judge(Host("big", "metal"), CALM).level == "ok"
-    assert settings.judge(Host("big", "metal"), LOOSE).level == "warn"
+    assert preflight.judge_settings(Host("big", "metal"), CALM).level == "ok"
+    assert preflight.judge_settings(Host("big", "metal"), LOOSE).level == "warn"
 
 
 def test_the_words_of_the_checks() -> None:
-    def said(results: Iterable[CheckResult]) -> list[str]:
+    def said(results: Iterable[Complaint]) -> list[str]:
         return [f"{each.level} {each.machine}: {each.found} / {each.advice or '-'}" for each in results]
 
     metal, tuned = Host("big", "metal"), Host("big", "metal", {"vmtoll_tuning": {"smt": "off"}})
     sections: Sections = {
-        "Inventory": {"clients of two links": said(inventory.check(Lab(Path("lab.yml"), data(**TWO_LINKS))))},
+        "Inventory": {"clients of two links": said(preflight.inventory(Lab(Path("lab.yml"), data(**TWO_LINKS))))},
         "Link": {
-            "slow on the way back": said([link.judge("client", metal, 941, 94, 1000, None)]),
-            "faster than it says": said([link.judge("client", metal, 941, 938, 100, None)]),
+            "slow on the way back": said([preflight.judge_link("client", metal, 941, 94, 1000, None)]),
+            "faster than it says": said([preflight.judge_link("client", metal, 941, 938, 100, None)]),
         },
-        "Releases": {"two": said(versions.judge_releases(THREE))},
+        "Releases": {"two": said(preflight.judge_releases(THREE))},
         "Versions": {name: said(results) for name, results in DIFFERENT.items()},
         "Settings": {
-            "that vary": said([settings.judge(metal, LOOSE)]),
-            "that `vmtoll tune` would hold": said([settings.judge(tuned, LOOSE)]),
+            "that vary": said([preflight.judge_settings(metal, LOOSE)]),
+            "that `vmtoll tune` would hold": said([preflight.judge_settings(tuned, LOOSE)]),
         },
         "The last line": {
             "errors": summary(Counter({"fail": 3, "warn": 2, "ok": 12})),

@@ -4,9 +4,9 @@ from typing import Any, cast
 
 import pytest
 
+from vmtoll import preflight
 from vmtoll.model.inventory import Host
-from vmtoll.preflight.checks import system
-from vmtoll.preflight.lab import Lab
+from vmtoll.preflight import Lab
 
 UNTESTED = "vmtoll is written for Debian 13 or Debian 12; this is untested."
 
@@ -17,7 +17,7 @@ class Machine:
     def __init__(self, **seen: Any) -> None:
         self.seen = {"id": "debian", "version": "13", "apt": True, "systemd": 257, "booted": True} | seen
 
-    def probe(self, host: Host, name: str) -> dict[str, Any]:
+    def ask(self, host: Host, op: str) -> dict[str, Any]:
         return self.seen
 
 
@@ -34,5 +34,5 @@ class Machine:
 )
 def test_known_releases_pass_and_others_are_untested(seen: dict[str, Any], level: str, advice: str) -> None:
     host = Host("metal", "metal", {}, "inventory")
-    (result,) = system._check_host(cast(Lab, Machine(**seen)), host)
+    (result,) = preflight._system_of(cast(Lab, Machine(**seen)), host)
     assert (result.level, result.advice) == (level, advice)

@@ -34,7 +34,7 @@ def changed(host: str, **variables: Any) -> dict[str, Any]:
 def found(hosts: dict[str, Any], purpose: Purpose = "load") -> list[tuple[str, str]]:
     """(machine, what is wrong) of each error."""
     machines = InventoryData(data(**hosts), Path("lab.yml"))
-    return [(fault.machine, fault.observation) for fault in faults(machines, purpose=purpose) if fault.is_error]
+    return [(fault.machine, fault.found) for fault in faults(machines, purpose=purpose) if (fault.level == "fail")]
 
 
 def test_a_good_inventory_has_no_faults() -> None:
@@ -114,7 +114,7 @@ def test_short_names_of_others_are_left_in_peace_unless_they_hold_what_is_ours()
     assert found({**GOOD, "a": {"group": "dell"}, "b": {"group": "sets"}}) == []
     parent = data(**GOOD) | {"sutz": {"children": ["metal_hosts", "kvm_guests"]}}
     (fault,) = faults(InventoryData(parent, Path("lab.yml")))
-    assert re.findall("`(.*?)`", fault.observation) == ["sutz", "suts"]
+    assert re.findall("`(.*?)`", fault.found) == ["sutz", "suts"]
 
 
 SECOND = GOOD["small"] | {"vmtoll_environment": "kvm-tuned", "ansible_host": "small2"}
@@ -148,7 +148,7 @@ def test_every_command_judges_names_and_values(hosts: dict[str, Any], said: str)
 
 def test_a_name_of_ones_own_for_an_environment_is_a_warning() -> None:
     (fault,) = faults(InventoryData(data(**changed("big", vmtoll_environment="rack-7")), Path("lab.yml")))
-    assert (fault.is_error, "rack-7" in fault.observation) == (False, True)
+    assert ((fault.level == "fail"), "rack-7" in fault.found) == (False, True)
     assert list(faults(InventoryData(data(**changed("big", vmtoll_environment="rack-7")), Path("x")), ["rack-7"])) == []
 
 
@@ -193,11 +193,11 @@ def test_one_error_is_one_line() -> None:
 def test_a_variable_that_neither_ansible_nor_we_read_is_a_warning() -> None:
     hosts = changed("big", ansible_usr="root", ansible_ssh_private_key_file="k", ansible_become_method="sudo")
     (typo,) = faults(InventoryData(data(**changed("big", ansible_pyhton_interpreter="/bin/py")), Path("lab.yml")))
-    assert "ansible_python_interpreter" in typo.advice and not typo.is_error
+    assert "ansible_python_interpreter" in typo.advice and typo.level == "warn"
     assert list(faults(InventoryData(data(**changed("big", ansible_perl_interpreter="/p")), Path("lab.yml")))) == []
     (fault,) = faults(InventoryData(data(**hosts), Path("lab.yml")))
-    assert (fault.machine, fault.is_error) == ("big", False)
-    assert "ansible_usr" in fault.observation and "ansible_user" in fault.advice
+    assert (fault.machine, (fault.level == "fail")) == ("big", False)
+    assert "ansible_usr" in fault.found and "ansible_user" in fault.advice
 
 
 def test_what_is_not_to_be_measured_needs_neither_clients_nor_environments() -> None:
@@ -286,9 +286,9 @@ def test_the_words_of_what_is_wrong() -> None:
     def said(hosts: dict[str, Any]) -> list[str]:
         every = faults(InventoryData(data(**hosts), Path("lab.yml")))
         return [
-            f"{fault.machine}: {fault.observation.partition(LIST)[0]} / {fault.advice}"
+            f"{fault.machine}: {fault.found.partition(LIST)[0]} / {fault.advice}"
             for fault in every
-            if fault.is_error
+            if (fault.level == "fail")
         ]
 
     assert_snapshot(SNAPSHOT, {"What is wrong / and the way out": {name: said(hosts) for name, hosts in WRONG.items()}})

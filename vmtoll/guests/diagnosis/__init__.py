@@ -1,20 +1,13 @@
-"""What holds an existing guest back: a pure function over its libvirt definition and the facts of its host.
-
-`READER` is the script that reads the facts; it runs on the host as `python3 -` and changes nothing.
-"""
+"""What holds an existing guest back: a pure function over its libvirt definition and the facts of its host."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from vmtoll.guests.diagnosis import disk, limits, memory, network, processor
 from vmtoll.guests.diagnosis.definition import parsed
 from vmtoll.guests.diagnosis.facts import Facts
 from vmtoll.model.diagnosis import State, Step
-
-READER = Path(__file__).with_name("guest_facts.py")
-CHECKER = Path(__file__).with_name("check_changes.py")
 
 # In the order of `Tuning`.
 _LOOKS: tuple[Callable[[ET.Element, Facts], Iterator[Step]], ...] = (

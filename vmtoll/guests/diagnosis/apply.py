@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import replace
 
+from vmtoll.agent.virsh import called
 from vmtoll.guests.diagnosis.definition import edited, parsed
 from vmtoll.model.diagnosis import Edit, Step
 
@@ -50,6 +51,6 @@ def _option(change: Edit) -> str:
 
 def unchanged(uri: str, guest: str) -> tuple[str, str]:
     """The commands that save a guest's definition to a file, and restore it."""
-    file = f"{guest}-before.xml"
-    kept = shlex.join(["virsh", "-c", uri, "dumpxml", "--inactive", guest])
+    file = f"{'./' * guest.startswith('-')}{guest}-before.xml"
+    kept = shlex.join(["virsh", "-c", uri, "dumpxml", "--inactive", *called(guest)])
     return f"{kept} >{shlex.quote(file)}", shlex.join(["virsh", "-c", uri, "define", file])

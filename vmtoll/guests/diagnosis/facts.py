@@ -1,4 +1,4 @@
-"""Facts of a KVM host that a diagnosis uses: what guest_facts.py prints there."""
+"""Facts of a KVM host that a diagnosis uses: what vmtoll/agent/libvirt_guests.py reads there."""
 
 from typing import TypedDict
 

@@ -2,6 +2,7 @@
 
 import shlex
 
+from vmtoll.agent.virsh import called
 from vmtoll.model.change import Change
 from vmtoll.model.diagnosis import Diagnosis, State, Step, Tuning
 from vmtoll.model.errors import UserError
@@ -25,7 +26,7 @@ def change_of(diagnosis: Diagnosis, tuning: Tuning, *, uri: str, root: str = "/"
     applied = "; ".join(step.apply for step in lacking)
     if diagnosis.kind == "libvirt":
         before = shlex.quote(root.rstrip("/") + "/" + BEFORE.format(guest=diagnosis.guest.replace("/", "%")))
-        guest, virsh = shlex.quote(diagnosis.guest), f"virsh -c {shlex.quote(uri)}"
+        guest, virsh = shlex.join(called(diagnosis.guest)), f"virsh -c {shlex.quote(uri)}"
         return Change(
             apply=f"set -e; [ -e {before} ] || {{ {virsh} dumpxml --inactive --security-info {guest} "
             f">{before}.partial && mv {before}.partial {before}; }}; {applied}",

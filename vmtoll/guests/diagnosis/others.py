@@ -1,6 +1,5 @@
 """Find the guests of a host that libvirt does not run, and diagnose them."""
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vmtoll.agent.protocol import FoundGuest, Process
-from vmtoll.guests import needs
-from vmtoll.guests.diagnosis import READER, diagnose, limits, qm
+from vmtoll.guests.diagnosis import diagnose, limits, qm
 from vmtoll.guests.diagnosis.options import PlainGuest, unchanged, with_options, with_quotas
 from vmtoll.hypervisors import Line, qmp
 from vmtoll.hypervisors import proxmox_config as config
@@ -30,15 +28,26 @@ _MODEL = "query-cpu-model-expansion"
 
 @dataclass(frozen=True)
 class OtherGuests:
-    """The guests of a host that libvirt does not run; `facts`: what the host shows, of all and of each process."""
+    """The guests of a host that libvirt does not run; `facts`: what the host shows, of all and of each process.
+    `of_libvirt`: the processes that any libvirt runs.
+    """
 
     line: Line
     guests: Sequence[FoundGuest]
     facts: Mapping[str, Any] = field(default_factory=dict)
+    of_libvirt: Sequence[FoundGuest] = ()
 
     def named(self, name: str | None) -> list[FoundGuest]:
         """The guests with this name, PID, socket or unit; all if it is None."""
         return [guest for guest in self.guests if name is None or name in _names(guest)]
+
+    def elsewhere(self, uuids: Sequence[str], name: str | None) -> list[str]:
+        """Words for each guest, or each one of this name, of another libvirt than the one whose guests have `uuids`."""
+        others = [guest for guest in self.of_libvirt if not set(guest["process"]["argv"]) & {*uuids}]  # type: ignore[index]
+        return [
+            f"{guest['name']} (PID {number_of(guest)}{', ' * bool(guest['session'])}{guest['session']})"
+            for guest in others if name is None or name in _names(guest)
+        ]  # fmt: skip
 
     def diagnosis(self, guest: FoundGuest, where: str) -> Diagnosis:
         """Diagnose a guest. Raises AgentError if its host does not answer."""
@@ -107,30 +116,24 @@ def found_guest(guest: Host, line: Line) -> FoundGuest:
     process = ProcessGuest(guest, line).process()
     program = process["argv"][0].rpartition("/")[2]
     return {"kind": "process", "name": guest.name, "program": program, "unit": guest.vars.unit or "", "config": "",
-            "process": process}  # fmt: skip
+            "process": process, "session": ""}  # fmt: skip
 
 
-def find_guests(line: Line, python: str, named: Sequence[FoundGuest] = ()) -> OtherGuests:
+def find_guests(line: Line, named: Sequence[FoundGuest] = ()) -> OtherGuests:
     """Find the guests of a host that libvirt does not run. Raises AgentError.
 
-    `python`: the host's interpreter. `named`: guests that are known already; they come first.
+    `named`: guests that are known already; they come first.
     """
     listed: list[FoundGuest] = line.call("guests", _LIMIT_S)
     named_pids = {guest["process"]["pid"] for guest in named if guest["process"]}
     others = (guest for guest in listed if guest["process"] is None or guest["process"]["pid"] not in named_pids)
     listed = [*named, *others]
+    of_libvirt = [guest for guest in listed if guest["kind"] == "libvirt"]
+    listed = [guest for guest in listed if guest["kind"] != "libvirt"]
     guests = [guest for guest in listed if not config.parse_config("", guest["config"]).is_template]
-    pids = [str(guest["process"]["pid"]) for guest in guests if guest["process"]]
-    if not guests:
-        return OtherGuests(line, guests)
-    files = {path.name: path.read_text("utf-8") for path in (READER, needs.PROBE)}
-    argv = [python, READER.name, "--processes", *pids]
-    done = line.call("exec", _LIMIT_S + 15, argv=argv, limit_s=_LIMIT_S, files=files)
-    try:
-        return OtherGuests(line, guests, json.loads(done["stdout"]))
-    except ValueError:
-        last = " ".join(done["stderr"].split()[-20:]) or "no answer in time"
-        raise AgentError(f"{line.host.name}: the guests' processes could not be read: {last}") from None
+    pids = [guest["process"]["pid"] for guest in guests if guest["process"]]
+    facts = line.call("guest_processes", _LIMIT_S, pids=pids) if guests else {}
+    return OtherGuests(line, guests, facts, of_libvirt)
 
 
 def _of_qemu(host: OtherGuests, guest: FoundGuest, where: str) -> Diagnosis:

@@ -1,12 +1,16 @@
 """Find the accelerator that works, by booting the image's kernel: /dev/kvm may exist and still run nothing."""
 
-import platform
-import re
+from __future__ import annotations
+
+import os
 import selectors
 import subprocess
 import time
 from pathlib import Path
 from typing import Literal
+
+from vmtoll.agent.commands import Commands
+from vmtoll.agent.kvm_host import kvm_flags
 
 BANNER = b"Linux version"
 # KVM's own modules → the CPU flag that each needs. A module that is built into the kernel is listed on any CPU.
@@ -22,21 +26,18 @@ _BOOT = {
 Accelerator = Literal["kvm", "tcg"]
 
 
-def probe(kernel: Path, device: Path = Path("/dev/kvm")) -> tuple[Accelerator, str]:
-    """Return the accelerator that boots `kernel`, and one sentence that says why."""
+def probe(kernel: Path, device: Path = Path("/dev/kvm"), commands: Commands | None = None) -> tuple[Accelerator, str]:
+    """Return the accelerator that boots `kernel`, and one sentence that says why. `commands`: run QEMU among these."""
     if not device.exists():
         return "tcg", f"{device} does not exist"
     patience_s = KVM_PATIENCE_S if _has_kvm_module() else PATIENCE_S
-    architecture = platform.machine()
+    architecture = os.uname().machine
     options, words = _BOOT[architecture]
     argv = [f"qemu-system-{architecture}", *options, "-accel", "kvm", "-cpu", "host", "-m", "256", "-nodefaults"]
     argv += ["-display", "none", "-no-reboot", "-serial", "stdio", "-kernel", str(kernel)]
     argv += ["-append", f"{words} panic=-1"]
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as qemu:
-        try:
-            printed = _read_until_banner(qemu, patience_s)
-        finally:
-            qemu.kill()
+    with (commands or Commands()).running(argv) as qemu:
+        printed = _read_until_banner(qemu, patience_s)
     if BANNER in printed:
         return "kvm", "the image's kernel prints its banner under KVM"
     return "tcg", f"{device} exists, but the image's kernel printed no banner under KVM within {patience_s:g} s"
@@ -44,13 +45,13 @@ def probe(kernel: Path, device: Path = Path("/dev/kvm")) -> tuple[Accelerator, s
 
 def _has_kvm_module() -> bool:
     """Return whether one of KVM's own modules provides /dev/kvm; on Arm it is part of the kernel."""
-    if platform.machine() == "aarch64":
+    if os.uname().machine == "aarch64":
         return True
-    flags = re.findall(r"\b(?:vmx|svm)\b", Path("/proc/cpuinfo").read_text())
+    flags = kvm_flags()
     return any(flag in flags and Path("/sys/module", module).exists() for module, flag in MODULES.items())
 
 
-def _read_until_banner(qemu: "subprocess.Popen[bytes]", patience_s: float) -> bytes:
+def _read_until_banner(qemu: subprocess.Popen[bytes], patience_s: float) -> bytes:
     assert qemu.stdout is not None
     printed, deadline = b"", time.monotonic() + patience_s
     with selectors.DefaultSelector() as selector:

@@ -1,6 +1,7 @@
-"""Print a KVM host's facts as one line of JSON. Runs on the host itself, as `python3 -`: standard library only."""
+"""A KVM host's facts. Imports nothing of vmtoll: a play runs it on the host as `python3 -`, and it prints JSON."""
 
-import ctypes
+from __future__ import annotations
+
 import fcntl
 import json
 import mmap
@@ -36,14 +37,21 @@ def kvm(device: str = "/dev/kvm") -> str:
     return "" if version == 12 else f"{device}: speaks version {version} and not 12"
 
 
-def kvm_modules() -> list[str]:
+def kvm_modules(root: str = "") -> list[str]:
     """The modules, loaded or built in, that may have made /dev/kvm, such as `kvm_amd`; without `kvm` itself."""
-    return sorted(path.name for path in Path("/sys/module").glob("kvm_*"))
+    return sorted(path.name for path in Path(f"{root}/sys/module").glob("kvm_*"))
 
 
-def kvm_flags() -> list[str]:
+def cpu_flags(root: str = "") -> list[str]:
+    """The CPU's flags; empty if /proc/cpuinfo has no line `flags`, as on CPUs other than x86."""
+    info = Path(f"{root}/proc/cpuinfo")
+    line = re.search(r"^flags\s*:(.*)$", info.read_text() if info.exists() else "", re.MULTILINE)
+    return line[1].split() if line else []
+
+
+def kvm_flags(root: str = "") -> list[str]:
     """Virtualization flags of the CPU, vmx and svm: kvm_intel needs the first, kvm_amd the second."""
-    return sorted(set(re.findall(r"\b(?:vmx|svm)\b", Path("/proc/cpuinfo").read_text())))
+    return sorted({"svm", "vmx"} & {*cpu_flags(root)})
 
 
 def memory() -> dict[str, int]:
@@ -78,6 +86,8 @@ def tsc_khz(seconds: float = 0.05) -> int | None:
     """
     if os.uname().machine != "x86_64":
         return None
+    import ctypes  # noqa: PLC0415 (a Python that was cut down may lack it, and most agents need it never)
+
     code = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, _ANY_ACCESS)
     code.write(_RDTSC)
     read = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
@@ -100,7 +110,7 @@ def online_cpus() -> list[int]:
 
 
 def cpu_list(text: str) -> list[int]:
-    """The numbers of the CPUs in a list of the kernel's, such as `0-3,8`."""
+    """The CPUs of a kernel's list such as `0-3,8`, one by one."""
     ranges = [part.split("-") for part in text.strip().split(",") if part]
     return [cpu for part in ranges for cpu in range(int(part[0]), int(part[-1]) + 1)]
 

@@ -1,1 +1,0 @@
-"""The checks, one per file: each has `ORDER`, and `check(lab)`, which yields results."""
