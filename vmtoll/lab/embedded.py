@@ -8,14 +8,16 @@ import shutil
 import subprocess
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from vmtoll.agent.applied import Applied
-from vmtoll.builds import image, machine_disk, suite, tools
+from vmtoll.builds import emulator, image, machine_disk, suite, tools
 from vmtoll.guests import kvm_host, needs
 from vmtoll.hypervisors.migration import FOLDER as MIGRATION_FOLDER
 from vmtoll.lab import accelerator, topology
+from vmtoll.model.architecture import Architecture, here
 from vmtoll.model.errors import UserError, VmtollError
 from vmtoll.model.inventory import GuestAccelerator
 from vmtoll.model.release import Release
@@ -99,12 +101,16 @@ def _build(link: str, shape: topology.LabShape, release: Release, requested: dic
     topology.check_memory(shape)
     kind, why = accelerator.probe(folder / "vmlinuz")
     say(f"accelerator: {kind} ({why}{needs.module_text(kvm_host.facts())})")
+    architecture, recorded = here(), dict[str, str]()
+    if shape.inventory and kind == "tcg":
+        program = emulator.ensure(say)
+        architecture, recorded = replace(here(), program=str(program)), {"emulator": emulator.version_of(program)}
     say("building the lab" + "; what is emulated takes half a minute each to boot" * (kind == "tcg"))
     variables: dict[str, Any] = {
         "embedded_lab_image": str(folder),
         "embedded_lab_guest_disk": disk,
-        **shape.variables(release),
-        **_guests_and_cpus(shape, kind, requested.get("images", {})),
+        **shape.variables(release, recorded),
+        **_guests_and_cpus(shape, kind, requested.get("images", {}), architecture),
     }
     try:
         _play("up", embedded_lab_link=link, **variables)
@@ -116,7 +122,7 @@ def _build(link: str, shape: topology.LabShape, release: Release, requested: dic
         make_guests(read_inventory(INVENTORY), INVENTORY, [], release, quiet=True)
     (LAB / "variables.json").write_text(json.dumps(variables))
     tool_entries = [_tool_entry("clients", tool) for tool in tools.binaries()] if shape.inventory else []
-    _write_record(requested | {"link": link, "tools": tool_entries})
+    _write_record(requested | recorded | {"link": link, "tools": tool_entries})
 
 
 def _need_podman() -> None:
@@ -126,9 +132,11 @@ def _need_podman() -> None:
         raise UserError(f"the lab's containers need {names}; install with `apt-get install {' '.join(missing)}`")
 
 
-def _guests_and_cpus(shape: topology.LabShape, kind: GuestAccelerator, images: Mapping[str, str]) -> dict[str, object]:
+def _guests_and_cpus(
+    shape: topology.LabShape, kind: GuestAccelerator, images: Mapping[str, str], architecture: Architecture
+) -> dict[str, object]:
     """The role's variables for the guests and for the CPU that all systems under test share: the last one. `images`:
-    suite → folder of its image, where there are several.
+    suite → folder of its image, where there are several. `architecture`: with the QEMU of virtual machines.
 
     In a lab of virtual machines these share all CPUs. Raises UserError when this machine lacks what the guests need,
     apart from their bridge and network card, which the lab creates.
@@ -136,7 +144,9 @@ def _guests_and_cpus(shape: topology.LabShape, kind: GuestAccelerator, images: M
     cpus, rate_khz = len(os.sched_getaffinity(0)), kvm_host.tsc_khz()
     if shape.inventory:
         machines = shape.described_guests(kind, f"0-{cpus - 1}")
-        role_entries = [role_entry(machine, "machines", tsc_khz=rate_khz) for machine in machines]
+        role_entries = [
+            role_entry(machine, "machines", tsc_khz=rate_khz, architecture=architecture) for machine in machines
+        ]
         return {
             "embedded_lab_guests": [
                 {**guest, **guest_variables} for guest, guest_variables in zip(shape.guests, role_entries, strict=True)

@@ -12,7 +12,7 @@ from vmtoll.builds import image
 from vmtoll.guests import needs, profiles
 from vmtoll.guests.domain import files_of_role, render
 from vmtoll.guests.inventory import Guest, guest
-from vmtoll.model.architecture import here
+from vmtoll.model.architecture import Architecture, here
 from vmtoll.model.errors import InventoryError, UserError
 from vmtoll.model.release import Release
 from vmtoll.paths import STATE
@@ -42,11 +42,17 @@ def _images_of(guests: Iterable[Guest], release: Release) -> dict[Release, list[
 
 
 def role_entry(
-    vm: Guest, kind: profiles.Kind = "guests", *, tsc_khz: int | None = None, images: Mapping[str, str] = NO_IMAGES
+    vm: Guest,
+    kind: profiles.Kind = "guests",
+    *,
+    tsc_khz: int | None = None,
+    images: Mapping[str, str] = NO_IMAGES,
+    architecture: Architecture | None = None,
 ) -> dict[str, Any]:
     """An element of the role's kvm_guest_list. A guest to remove gets no XML: its profile may no longer fit it.
 
-    Guests have this machine's architecture, because their image is made on it. `tsc_khz`: see render. `images`: suite →
+    Guests have this machine's architecture, because their image is made on it; `architecture`: the same with another
+    QEMU. `tsc_khz`: see render. `images`: suite →
     folder of its image, where the guest's is not the host's only one.
     """
     entry = vm.model_dump(include={"name", "state", "domain", "public_key"})
@@ -54,7 +60,7 @@ def role_entry(
         return entry | {"xml": ""}
     profile = profiles.load(vm.profile, kind=kind)
     files = files_of_role(vm.name, profile.kernel)
-    xml = render(profile, vm, files, architecture=here(), tsc_khz=tsc_khz)
+    xml = render(profile, vm, files, architecture=architecture or here(), tsc_khz=tsc_khz)
     folder = images.get(str(profile.values["release"]))
     return entry | {"xml": xml, "boot_files": profile.kernel.files} | ({"image": folder} if folder else {})
 
