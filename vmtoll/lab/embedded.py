@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vmtoll.agent import console
 from vmtoll.agent.applied import Applied
 from vmtoll.builds import emulator, image, machine_disk, suite, tools
 from vmtoll.guests import kvm_host, needs
@@ -113,7 +114,7 @@ def _build(link: str, shape: topology.LabShape, release: Release, requested: dic
         **_guests_and_cpus(shape, kind, requested.get("images", {}), architecture),
     }
     try:
-        _play("up", embedded_lab_link=link, **variables)
+        _play("up", _panicked, embedded_lab_link=link, kvm_guest_console_program=console.__file__, **variables)
     except VmtollError:  # such as a guest whose kernel does not boot, whose last lines are in the error
         _play("down")
         raise
@@ -288,9 +289,17 @@ def require() -> Path:
     return INVENTORY
 
 
-def _play(state: str, **variables: Any) -> None:
+def _panicked() -> str:
+    """Why a guest of the lab does not answer, if its kernel has panicked."""
+    for file in sorted(LAB.glob("guests/*-console.log")):
+        if panic := console.panic(file):
+            return f"the guest {file.name.removesuffix('-console.log')} panicked: {panic}"
+    return ""
+
+
+def _play(state: str, watch: Callable[[], str] | None = None, **variables: Any) -> None:
     all_variables = {"embedded_lab_state": state, "embedded_lab_folder": str(LAB), **variables}
-    play("lab.yml", "-e", json.dumps(all_variables), quiet=True)
+    play("lab.yml", "-e", json.dumps(all_variables), quiet=True, watch=watch)
 
 
 def _write_record(record: dict[str, object]) -> None:

@@ -3,15 +3,18 @@
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from vmtoll.agent import console
 from vmtoll.builds import image
 from vmtoll.guests import needs, profiles
 from vmtoll.guests.domain import files_of_role, render
 from vmtoll.guests.inventory import Guest, guest
+from vmtoll.machines.panics import Watch
 from vmtoll.model.architecture import Architecture, here
 from vmtoll.model.errors import InventoryError, UserError
 from vmtoll.model.release import Release
@@ -114,14 +117,32 @@ def make_guests(
     }
     variables: dict[str, object] = {"kvm_guest_lists": lists, "kvm_guest_images": images}
     if present:
-        variables |= {"kvm_guest_host_key": str(host_key()), "kvm_guest_emulator": list(here().qemu)}
+        variables |= {
+            "kvm_guest_host_key": str(host_key()),
+            "kvm_guest_emulator": list(here().qemu),
+            "kvm_guest_console_program": console.__file__,
+        }
     if guests:
         pattern = ",".join([*lists, *(vm.name for vm in present)])
-        play(
-            "guests.yml", "-e", json.dumps(variables), "--limit", pattern, *options,
-            inventory=inventory, quiet=quiet, changes=changes,
-        )  # fmt: skip
+        with watching(data, inventory) as watch:
+            play(
+                "guests.yml", "-e", json.dumps(variables), "--limit", pattern, *options,
+                inventory=inventory, quiet=quiet, changes=changes, watch=watch,
+            )  # fmt: skip
     return [vm.name for vm in guests if vm.state == "absent"]
+
+
+@contextmanager
+def watching(data: Mapping[str, Any], inventory: Path) -> Iterator[Callable[[], str]]:
+    """Watch the guests that vmtoll makes; yields what stops one whose kernel has panicked, and says so (Watch.look)."""
+    by_role = hosts_by_role(data, str(inventory))
+    hosts = {host.name: host for host in by_role["kvm_host"]}
+    guests = [host for host in by_role["kvm_guest"] if host.vars.profile and host.vars.kvm_host in hosts]
+    watch = Watch({each.name: (each, hosts[each.vars.kvm_host]) for each in guests if each.vars.kvm_host})
+    try:
+        yield watch.look
+    finally:
+        watch.close()
 
 
 def _of_one_image(host: str, guests: Sequence[Guest], release: Release) -> list[str]:
