@@ -73,7 +73,7 @@ def _failure(program: str, cause: str, log: Path | None) -> str:
 
 
 LOOK_S = 15.0  # between two looks at what may keep a playbook from its end
-LONGEST = 300  # characters of a task's message in an error
+LONGEST = 600  # characters of a task's message in an error
 
 
 class AnsibleChange(TypedDict):

@@ -82,7 +82,7 @@ class Guest(ABC):
 
     def panic(self) -> str:
         """The panic of its kernel and its console's last lines; empty if it has not panicked, as far as is known."""
-        return str(self.host.call("panics", guests=[self.address])[self.name])
+        return str(self.host.call("panics", _LIMIT_S, guests=[self.address])[self.name])
 
     @abstractmethod
     def is_off(self) -> bool:

@@ -24,6 +24,10 @@ def stop_panicked(on_host: hypervisors.Guest) -> str:
     return f"{on_host.guest.name} panicked, and vmtoll stopped it: {panic}"
 
 
+# A host that is itself emulated takes so long to start the agent at most.
+_SLOW_S = 180.0
+
+
 class Watch:
     """Watches the consoles of guests on their KVM hosts; the agents there start at the first look."""
 
@@ -51,5 +55,5 @@ class Watch:
     def _line(self, host: Host) -> AgentLine:
         line = self._lines.setdefault(host.name, AgentLine(host))
         if line.lost_because:
-            line.open()
+            line.open(_SLOW_S)
         return line

@@ -20,7 +20,7 @@ class Line:
         self.host, self.lost_because, self.ran, self.opened = host, "not connected", list[list[str]](), 0
         self.panics = {"d-two": "Kernel panic - not syncing"}
 
-    def open(self) -> None:
+    def open(self, _timeout_s: float = 60.0) -> None:
         self.opened += 1
         self.lost_because = ""
 
@@ -53,7 +53,7 @@ def test_the_guest_that_panicked_is_named_and_stopped(line: Line) -> None:
 
 
 def test_a_host_that_does_not_answer_is_asked_again(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
+    def fail(_timeout_s: float) -> None:
         raise HostLostError("host: not yet", "host")
 
     watch = Watch(GUESTS)

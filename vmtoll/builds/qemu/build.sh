@@ -38,9 +38,9 @@ patch "$(find source/target/i386/tcg -name svm_helper.c)" "$here/svm-interrupt.p
 # The firmware is that of Debian's package: an absolute path stays as it is where it does not begin with the prefix.
 mkdir source/build
 cd source/build
-../configure --target-list=x86_64-softmmu --prefix=/nonexistent \
+../configure --python=/usr/bin/python3 --target-list=x86_64-softmmu --prefix=/nonexistent \
     --firmwarepath=/usr/share/qemu:/usr/share/seabios:/usr/lib/ipxe/qemu \
-    --with-pkgversion="Debian $version with vmtoll's svm-interrupt.patch" \
+    --with-pkgversion="Debian $version with svm-interrupt.patch of vmtoll" \
     --without-default-features --enable-system --enable-tcg --enable-plugins --enable-fdt=system --enable-slirp \
     --disable-install-blobs --disable-docs --disable-tools --disable-guest-agent
 ninja qemu-system-x86_64
