@@ -21,6 +21,18 @@ PANIC = """\
 [  217.135913] Kernel Offset: disabled
 [  217.139240] ---[ end Kernel panic - not syncing: Fatal exception in interrupt ]---
 """
+# Of a kernel of Debian 13 that QEMU 7.2 started without a disk, in part.
+NO_DISK = """\
+[   29.323712] /dev/root: Can't lookup blockdev
+[   29.474438] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)
+[   29.474983] CPU: 0 UID: 0 PID: 1 Comm: swapper/0 Not tainted 6.12.118+deb13-amd64 #1  Debian 6.12.118-1
+[   29.475647] Call Trace:
+[   29.497913]  vpanic+0xc5/0x283
+[   29.498070]  panic+0x6c/0x6c
+[   29.498482]  prepare_namespace+0x1e7/0x230
+[   29.499824]  </TASK>
+[   29.521976] ---[ end Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0) ]---
+"""
 SENTENCE = "[  217.134005] Kernel panic - not syncing: Fatal exception in interrupt; its console ends with: "
 LONG_AGO_S = 60
 
@@ -40,6 +52,13 @@ def test_a_panic_has_the_consoles_last_lines(console: Path) -> None:
     shown = panic(written(console, PANIC))
     assert shown.startswith(SENTENCE)
     assert shown.removeprefix(SENTENCE).split(" | ") == PANIC.splitlines()[-5:]
+
+
+def test_the_panic_of_a_kernel_without_a_disk(console: Path) -> None:
+    """Its first line is that of the panic, not the one that ends it."""
+    first, _, last = panic(written(console, NO_DISK)).partition("; its console ends with: ")
+    assert first.endswith("Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)")
+    assert last.endswith("---[ end Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0) ]---")
 
 
 def test_no_panic(console: Path) -> None:

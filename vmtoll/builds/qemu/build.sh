@@ -35,10 +35,11 @@ get source --download-only "qemu=$version" ||
 dpkg-source --no-check --extract ./*.dsc source
 patch "$(find source/target/i386/tcg -name svm_helper.c)" "$here/svm-interrupt.patch"
 
-# The firmware is that of Debian's package: an absolute path stays as it is where it does not begin with the prefix.
+# The system's Python first: it has the system's meson. The firmware is that of Debian's package: an absolute path stays
+# as it is where it does not begin with the prefix.
 mkdir source/build
 cd source/build
-../configure --python=/usr/bin/python3 --target-list=x86_64-softmmu --prefix=/nonexistent \
+PATH=/usr/bin:$PATH ../configure --target-list=x86_64-softmmu --prefix=/nonexistent \
     --firmwarepath=/usr/share/qemu:/usr/share/seabios:/usr/lib/ipxe/qemu \
     --with-pkgversion="Debian $version with svm-interrupt.patch of vmtoll" \
     --without-default-features --enable-system --enable-tcg --enable-plugins --enable-fdt=system --enable-slirp \
