@@ -13,7 +13,7 @@ from vmtoll.spec.inventory import hosts_by_role, read_inventory
 
 pytestmark = [pytest.mark.lab, pytest.mark.guest_minutes]
 NAMED_WITHIN_S = 60
-CRASH = "sync; nohup sh -c 'sleep 1; echo c >/proc/sysrq-trigger' >/dev/null 2>&1 &"
+CRASH = "sync; echo 0 >/proc/sys/kernel/panic; nohup sh -c 'sleep 1; echo c >/proc/sysrq-trigger' >/dev/null 2>&1 &"
 
 
 def test_a_guest_that_panics_is_named_and_ended(lab: Path, ssh: Ssh) -> None:
@@ -38,7 +38,7 @@ def test_a_guest_that_panics_is_named_and_ended(lab: Path, ssh: Ssh) -> None:
             ["virsh", "-c", host.libvirt_uri, "start", str(guest.guest_name)], capture_output=True, check=False
         )
         for _ in range(60):
-            reach = ["ssh", "-F", lab / "ssh_config", "-o", "ConnectTimeout=20", guest.name, "true"]
+            reach = ["ssh", "-F", str(lab / "ssh_config"), "-o", "ConnectTimeout=20", guest.name, "true"]
             if not subprocess.run(reach, capture_output=True, check=False).returncode:
                 break
             time.sleep(2)
