@@ -80,9 +80,10 @@ def boot(program: str, seed: int, limit_s: float) -> str:
     with tempfile.TemporaryDirectory() as name:
         folder, image, began = Path(name), disks[-1].parent, time.monotonic()
         make(image, folder)
-        argv = [program, "-L", "/usr/share/qemu", "-L", "/usr/share/seabios", "-accel", "tcg,thread=single"]
-        argv += ["-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01,clock=vm", "-seed", str(seed), "-cpu", "max"]
-        argv += ["-smp", "1", "-m", "2560", "-nodefaults", "-display", "none", "-no-reboot"]
+        argv = [program, "-M", "q35", "-L", "/usr/share/qemu", "-L", "/usr/share/seabios"]
+        argv += ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01,clock=vm"]
+        argv += ["-seed", str(seed), "-cpu", "max", "-smp", "1", "-m", "2560"]
+        argv += ["-nodefaults", "-display", "none", "-no-reboot"]
         argv += ["-serial", f"file:{folder}/console.log", "-kernel", f"{image}/vmlinuz"]
         argv += ["-initrd", f"{folder}/outer.initrd"]
         argv += ["-append", "console=ttyS0 quiet tsc=reliable nokaslr panic=1 rdinit=/outer-init"]

@@ -36,13 +36,15 @@ dpkg-source --no-check --extract ./*.dsc source
 patch "$(find source/target/i386/tcg -name svm_helper.c)" "$here/svm-interrupt.patch"
 
 # The system's Python first: it has the system's meson. The firmware is that of Debian's package: an absolute path stays
-# as it is where it does not begin with the prefix.
+# as it is where it does not begin with the prefix. Devices: those of the lab's machines, and what these need.
+cp "$here/devices.mak" source/configs/devices/x86_64-softmmu/vmtoll.mak
 mkdir source/build
 cd source/build
 PATH=/usr/bin:$PATH ../configure --target-list=x86_64-softmmu --prefix=/nonexistent \
     --firmwarepath=/usr/share/qemu:/usr/share/seabios:/usr/lib/ipxe/qemu \
     --with-pkgversion="Debian $version with svm-interrupt.patch of vmtoll" \
     --without-default-features --enable-system --enable-tcg --enable-plugins --enable-fdt=system --enable-slirp \
+    --without-default-devices --with-devices-x86_64=vmtoll --disable-debug-info \
     --disable-install-blobs --disable-docs --disable-tools --disable-guest-agent
 ninja qemu-system-x86_64
 strip -o "$out" qemu-system-x86_64
