@@ -1,9 +1,11 @@
 """The QEMU that emulates the lab's KVM hosts: Debian's with one correction, built once on the controller.
 
 Debian's QEMU delivers an interrupt twice to a guest inside of an emulated host, whose kernel then hangs or panics:
-docs/qemu-nested-svm.md. `python -m vmtoll.builds.emulator` builds the corrected one.
+docs/qemu-nested-svm.md. `python -m vmtoll.builds.emulator` builds the corrected one and prints its path; with
+`--no-build` it prints the path of Debian's where the corrected one is not built yet.
 """
 
+import argparse
 import hashlib
 import os
 import re
@@ -29,9 +31,10 @@ def delivers_once(version: str, since: tuple[int, ...] | None = CORRECTED_SINCE)
     return bool(since and number and tuple(map(int, number[1].split("."))) >= since)
 
 
-def ensure(say: Callable[[str], None]) -> Path:
+def ensure(say: Callable[[str], None], *, build: bool = True) -> Path:
     """Return the QEMU that emulates KVM hosts: the one that VMTOLL_EMULATOR names, an installed one that delivers
-    interrupts once, else the corrected one, which it builds unless the cache has it.
+    interrupts once, else the corrected one, which it builds unless the cache has it. Without `build`, the installed one
+    takes the place of one that is not built.
 
     Raises UserError when it cannot be built.
     """
@@ -43,7 +46,12 @@ def ensure(say: Callable[[str], None]) -> Path:
     if here().name != X86_64.name or delivers_once(version_of(installed)):
         return installed
     try:
-        return _built(say)
+        version = run(["dpkg-query", "-W", "-f", "${source:Version}", "qemu-system-x86"])
+        program = CACHE / "tools" / f"qemu-{_key(version)}"
+        if not build:
+            return program if program.exists() else installed
+        _build(program, version, say)
+        return program
     except UserError as error:
         raise UserError(
             f"QEMU for the emulated KVM hosts: {error}; to go on with the installed one, in which guests may hang or "
@@ -56,24 +64,22 @@ def version_of(program: Path) -> str:
     return run([program, "--version"]).partition("\n")[0]
 
 
-def _built(say: Callable[[str], None]) -> Path:
-    version = run(["dpkg-query", "-W", "-f", "${source:Version}", "qemu-system-x86"])
-    program = CACHE / "tools" / f"qemu-{_key(version)}"
+def _build(program: Path, version: str, say: Callable[[str], None]) -> None:
     with lock("emulator"):
-        if not program.exists():
-            say(f"building QEMU {version} for the emulated KVM hosts, once; on two idle cores it takes minutes")
-            began, work, log = time.monotonic(), CACHE / ".partial-qemu", CACHE / "logs" / "build-qemu.log"
-            log.unlink(missing_ok=True)
+        if program.exists():
+            return
+        say(f"building QEMU {version} for the emulated KVM hosts, once; on two idle cores it takes minutes")
+        began, work, log = time.monotonic(), CACHE / ".partial-qemu", CACHE / "logs" / "build-qemu.log"
+        log.unlink(missing_ok=True)
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        program.parent.mkdir(exist_ok=True)
+        try:
+            run(["nice", "sh", RECIPE / "build.sh", work / "qemu", version], log=log, cwd=work)
+            (work / "qemu").rename(program)
+        finally:
             shutil.rmtree(work, ignore_errors=True)
-            work.mkdir(parents=True)
-            program.parent.mkdir(exist_ok=True)
-            try:
-                run(["nice", "sh", RECIPE / "build.sh", work / "qemu", version], log=log, cwd=work)
-                (work / "qemu").rename(program)
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
-            say(f"built QEMU in {(time.monotonic() - began) / 60:.0f} min")
-    return program
+        say(f"built QEMU in {(time.monotonic() - began) / 60:.0f} min")
 
 
 def _key(version: str) -> str:
@@ -85,4 +91,6 @@ def _key(version: str) -> str:
 
 
 if __name__ == "__main__":
-    print(ensure(say))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--no-build", action="store_true")
+    print(ensure(say, build=not parser.parse_args().no_build))
