@@ -55,8 +55,7 @@ def role_entry(
     """An element of the role's kvm_guest_list. A guest to remove gets no XML: its profile may no longer fit it.
 
     Guests have this machine's architecture, because their image is made on it; `architecture`: the same with another
-    QEMU. `tsc_khz`: see render. `images`: suite →
-    folder of its image, where the guest's is not the host's only one.
+    QEMU. `tsc_khz`: see render. `images`: suite → folder of its image, where the guest's is not the host's only one.
     """
     entry = vm.model_dump(include={"name", "state", "domain", "public_key"})
     if vm.state == "absent":
