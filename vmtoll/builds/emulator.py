@@ -68,7 +68,7 @@ def _build(program: Path, version: str, say: Callable[[str], None]) -> None:
     with lock("emulator"):
         if program.exists():
             return
-        say(f"building QEMU {version} for the emulated KVM hosts, once; on two idle cores it takes minutes")
+        say(f"building QEMU {version} for the emulated KVM hosts, once; on two idle cores it takes about 3 minutes")
         began, work, log = time.monotonic(), CACHE / ".partial-qemu", CACHE / "logs" / "build-qemu.log"
         log.unlink(missing_ok=True)
         shutil.rmtree(work, ignore_errors=True)
