@@ -44,11 +44,10 @@ def test_a_release_with_the_correction_is_taken_as_it_is() -> None:
     assert not emulator.delivers_once("another program", (11, 1))
 
 
-def test_it_is_built_once_and_again_for_another_recipe(build: Callable[[str], None]) -> None:
+def test_it_is_built_once_and_again_for_another_recipe(build: Callable[[str], None], tmp_path: Path) -> None:
     said = list[str]()
     build('echo "$2" >"$1"')
-    installed = Path(emulator.here().emulator)
-    assert emulator.ensure(said.append, build=False) == installed
+    assert emulator.ensure(said.append, build=False) == tmp_path / "bin/qemu", "the installed one"
     program = emulator.ensure(said.append)
     assert program.read_text() == "1:7.2+dfsg-7\n"
     assert emulator.ensure(said.append) == emulator.ensure(said.append, build=False) == program
