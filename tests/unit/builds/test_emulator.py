@@ -85,4 +85,5 @@ def test_the_recipe_names_missing_packages(tmp_path: Path) -> None:
     argv = ["/bin/sh", str(recipe), "out", "1:7.2"]
     done = subprocess.run(argv, env={"PATH": str(tmp_path)}, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stdout.startswith("packages are missing: install dpkg-dev patch gcc meson ninja-build pkg-config")
+    missing = "dpkg-dev patch gcc meson ninja-build pkg-config"
+    assert done.stdout.startswith(f"packages are missing: apt-get install {missing}")

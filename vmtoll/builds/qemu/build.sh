@@ -15,7 +15,7 @@ if command -v pkg-config >/dev/null; then
     done
     [ -e /usr/include/libfdt.h ] || missing="$missing libfdt-dev"
 fi
-[ -z "$missing" ] || { echo "packages are missing: install$missing"; exit 1; }
+[ -z "$missing" ] || { echo "packages are missing: apt-get install$missing"; exit 1; }
 
 # This system's own sources of packages, asked for source packages, with lists of their own.
 mkdir -p apt/parts apt/lists/partial apt/cache/archives/partial
