@@ -3,10 +3,13 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
@@ -68,7 +71,8 @@ def _failure(program: str, cause: str, log: Path | None) -> str:
     return ": ".join(filter(None, [program, cause])) + (f"; see {log}" if log else "")
 
 
-LONGEST = 300  # characters of a task's message in an error
+LOOK_S = 15.0  # between two looks at what may keep a playbook from its end
+LONGEST = 600  # characters of a task's message in an error
 
 
 class AnsibleChange(TypedDict):
@@ -101,44 +105,73 @@ def play(
     inventory: Path | str = "localhost,",
     quiet: bool = False,
     changes: Changes | None = None,
+    watch: Callable[[], str] | None = None,
 ) -> None:
     """Run a playbook of this repository with its output on the terminal.
 
     With `changes`, the output goes to stderr, and the tasks that changed a machine are added to `changes`. With
-    `quiet`, the output is kept, in a temporary file, only when the playbook fails. Raises UserError with the machine
-    and the task that failed.
+    `quiet`, the output is kept, in a temporary file, only when the playbook fails. `watch` is called every LOOK_S; when
+    it returns a text, the playbook is interrupted. Raises UserError with that text, or with the machine and the task
+    that failed.
     """
     command = [Path(sys.executable).parent / "ansible-playbook", "-i", inventory, PLAYBOOKS / playbook, *options]
     enabled = [name for name in (os.environ.get("ANSIBLE_CALLBACKS_ENABLED"), "changes") if name]
     with tempfile.TemporaryDirectory(prefix="vmtoll-play-") as folder:
-        record_file = Path(folder) / "changes.json"
-        done = subprocess.run(
-            [str(word) for word in command],
-            env=os.environ
-            | {
-                "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"),
-                "ANSIBLE_CALLBACKS_ENABLED": ",".join(enabled),
-                "VMTOLL_CHANGES_FILE": str(record_file),
-                # A killed play leaves its shared connections behind; a later play must not reuse one to a dead machine.
-                "ANSIBLE_SSH_CONTROL_PATH_DIR": f"{folder}/ssh",
-            },
-            stdout=subprocess.PIPE if quiet else None if changes is None else sys.__stderr__,
-            stderr=subprocess.STDOUT if quiet else None,
-            text=True,
-            errors="replace",
-            check=False,
-        )
+        record_file, printed = Path(folder) / "changes.json", Path(folder) / "printed"
+        environment = {
+            "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"),
+            "ANSIBLE_CALLBACKS_ENABLED": ",".join(enabled),
+            "VMTOLL_CHANGES_FILE": str(record_file),
+            # A killed play leaves its shared connections behind; a later play must not reuse one to a dead machine.
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": f"{folder}/ssh",
+        }
+        with (
+            printed.open("wb") as output,
+            subprocess.Popen(
+                [str(word) for word in command],
+                env=os.environ | environment,
+                stdout=output if quiet else None if changes is None else sys.__stderr__,
+                stderr=subprocess.STDOUT if quiet else None,
+            ) as ansible,
+        ):
+            seen = _wait(ansible, watch)
+        text = printed.read_text("utf-8", errors="replace")
         record: _PlayRecord = json.loads(record_file.read_text("utf-8")) if record_file.exists() else _EMPTY_RECORD
-    if done.returncode != 0:
+    if seen:
+        raise UserError(seen)
+    if ansible.returncode != 0:
         failed = next(iter(record["failures"]), None)
         program = ": ".join([Path(playbook).name, *([failed["machine"], failed["task"]] if failed else [])])
-        cause = " ".join(failed["message"].split())[:LONGEST].rstrip(".") if failed else _exit_text(done.returncode)
-        if done.stdout is None:
+        cause = " ".join(failed["message"].split())[:LONGEST].rstrip(".") if failed else _exit_text(ansible.returncode)
+        if not quiet:
             raise UserError(f"{program}: {cause}; see Ansible's output above")
-        raise UserError(_failure(program, cause, _save_output(done.stdout, Path(playbook).stem)))
+        raise UserError(_failure(program, cause, _save_output(text, Path(playbook).stem)))
     if changes is not None:
         for machine, machine_changes in record["machines"].items():
             changes.setdefault(machine, []).extend(machine_changes)
+
+
+def _wait(process: subprocess.Popen[bytes], watch: Callable[[], str] | None) -> str:
+    """Wait for a process; interrupt it when `watch`, called every LOOK_S, returns a text, and return that text."""
+    seen, over = list[str](), threading.Event()
+
+    def look() -> None:
+        while watch and not seen and not over.wait(LOOK_S):
+            if text := watch():
+                seen.append(text)
+                process.send_signal(signal.SIGINT)
+                if not over.wait(LOOK_S):
+                    process.kill()
+
+    threading.Thread(target=look, daemon=True).start()
+    try:
+        process.wait()
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        over.set()
+    return "".join(seen)
 
 
 _EMPTY_RECORD: _PlayRecord = {"machines": {}, "failures": []}

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vmtoll.builds import image, machine_disk
+from vmtoll.builds import emulator, image, machine_disk
 from vmtoll.builds.suite import guest_release
 from vmtoll.paths import CACHE, PROJECT
 from vmtoll.shell import run, say
@@ -46,8 +46,8 @@ def booted(folder: Path, memory_mib: int = 8192) -> Iterator[list[str]]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     credentials = {"ssh.authorized_keys.root": key.with_suffix(".pub"), "vmtoll.ssh_host_key": key}
-    argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", str(memory_mib)]
-    argv += ["-nodefaults", "-display", "none", "-serial", f"file:{folder}/console.log"]
+    argv = [str(emulator.ensure(say)), "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"]
+    argv += ["-m", str(memory_mib), "-nodefaults", "-display", "none", "-serial", f"file:{folder}/console.log"]
     argv += ["-kernel", f"{lab_image}/vmlinuz", "-initrd", f"{lab_image}/initrd.img", "-append"]
     argv += ["root=LABEL=vmtoll rw console=ttyS0 quiet net.ifnames=0 ip=eth0:dhcp tsc=reliable "
              "systemd.hostname=controller"]  # fmt: skip

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from vmtoll import shell
 from vmtoll.commands.provision import provision
 from vmtoll.lab import embedded
 from vmtoll.model.errors import UserError
@@ -69,6 +70,15 @@ def test_a_playbook_that_fails_is_one_line_and_a_file(tmp_path: Path) -> None:
     message = re.fullmatch(r"play\.yml: one: Loop: no a here; see (\S+\.log)", str(caught.value))
     assert message
     assert "PLAY RECAP" in Path(message[1]).read_text()
+
+
+def test_a_playbook_is_interrupted_by_what_is_seen_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first look sees nothing, the second one a guest that panicked; the task would take an hour."""
+    monkeypatch.setattr(shell, "LOOK_S", 2.0)
+    looks = iter(["", "two panicked"])
+    with pytest.raises(UserError, match=r"^two panicked$"):
+        play(playbook(tmp_path, command="sleep 3600"), inventory="one,", quiet=True, watch=lambda: next(looks))
+    assert not next(looks, None)
 
 
 def test_a_playbook_that_cannot_be_read_is_one_line_and_a_file(tmp_path: Path) -> None:

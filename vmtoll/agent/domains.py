@@ -1,17 +1,29 @@
-"""Pause and resume guests on this machine. It is no error if a guest is paused or runs already."""
+"""Pause and resume guests on this machine, and read their consoles. It is no error if a guest is paused or runs
+already.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
+import time
 from pathlib import Path
 
+from vmtoll.agent.console import panic
+from vmtoll.agent.machine import TICKS, read, stat_fields
 from vmtoll.agent.monitors import execute
 from vmtoll.agent.protocol import GuestAddress
 from vmtoll.agent.virsh import called, run, virsh
 
 # A file for each paused guest, with its address: it remains when the agent is killed.
 PAUSED = "run/vmtoll-paused"
+# The file of a guest's console, in libvirt's definition and in QEMU's words.
+_CONSOLE = re.compile(
+    r"<(?:serial|console) type='file'[^>]*>\s*<source path='([^']+)'"
+    r"|-serial\0file:([^\0]+)"
+    r"|-chardev\0file,(?:[^\0]*,)?path=([^\0,]+)"
+)
 
 
 class Domains:
@@ -20,6 +32,7 @@ class Domains:
     def __init__(self, root: Path = Path("/")) -> None:
         self.record = root / PAUSED
         self.paused: dict[str, GuestAddress] = {}
+        self.consoles: dict[str, Path | None] = {}
 
     def pause(self, guest: GuestAddress) -> None:
         """Stop a guest's CPUs. Raises RuntimeError when its host does not."""
@@ -52,6 +65,18 @@ class Domains:
         if is_paused(guest):
             self.resume(guest)
 
+    def panic(self, guest: GuestAddress, pid: str) -> str:
+        """The panic of a guest's kernel and its console's last lines; empty if it has not panicked, or if its console
+        is not a file.
+        """
+        if guest["name"] not in self.consoles:
+            self.consoles[guest["name"]] = console_of(guest, pid)
+        console = self.consoles[guest["name"]]
+        if console is None or not (ticks := stat_fields(pid)[19:20]):
+            return ""
+        age_s = float(read("/proc/uptime").split()[0]) - int(ticks[0]) / TICKS
+        return panic(console, time.time() - age_s)
+
     def close(self) -> None:
         for guest in list(self.paused.values()):
             with contextlib.suppress(RuntimeError):
@@ -68,6 +93,17 @@ def read_record(file: Path) -> GuestAddress:
 def libvirt_address(domain: str, uri: str) -> GuestAddress:
     """The address of a libvirt domain."""
     return {"kind": "libvirt", "name": domain, "uri": uri}
+
+
+def console_of(guest: GuestAddress, pid: str) -> Path | None:
+    """The file that a guest's serial console is written to; None without one. Raises RuntimeError."""
+    words = (
+        virsh(guest["uri"], "dumpxml", *called(guest["name"]))
+        if guest["kind"] == "libvirt"
+        else read(f"/proc/{pid}/cmdline")
+    )
+    found = _CONSOLE.search(words)
+    return Path(next(filter(None, found.groups()))) if found else None
 
 
 def is_paused(guest: GuestAddress) -> bool:

@@ -357,6 +357,13 @@ class Agent:
         pid = pid_of(guest, self.root)
         return process(pid) if pid else None
 
+    def op_panics(self, guests: Sequence[GuestAddress]) -> dict[str, str]:
+        """By guest: the panic of its kernel with its console's last lines, empty if it has not panicked or is off."""
+        pids = {guest["name"]: pid_of(guest, self.root) for guest in guests}
+        return {
+            guest["name"]: self.domains.panic(guest, pid) if (pid := pids[guest["name"]]) else "" for guest in guests
+        }
+
     def op_process_of(self, pid: int) -> Process:
         """Read a process and its threads."""
         return process(str(pid))

@@ -122,6 +122,10 @@ class Guest(ABC):
     def power_off(self) -> None:
         """End its process without asking the guest."""
 
+    def panic(self) -> str:
+        """The panic of its kernel and its console's last lines; empty if it has not panicked, as far as is known."""
+        return str(self.host.call("panics", _LIMIT_S, guests=[self.address])[self.name])
+
     @abstractmethod
     def is_off(self) -> bool:
         """Return whether it is off."""

@@ -8,16 +8,17 @@ import shutil
 import subprocess
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vmtoll.agent import accelerator, kvm_host
+from vmtoll.agent import accelerator, console, kvm_host
 from vmtoll.agent.applied import Applied
-from vmtoll.builds import image, machine_disk, suite, tools
-from vmtoll.files import lock
+from vmtoll.builds import emulator, image, machine_disk, suite, tools
 from vmtoll.guests import needs
 from vmtoll.hypervisors.migration import FOLDER as MIGRATION_FOLDER
 from vmtoll.lab import topology
+from vmtoll.model.architecture import Architecture, here
 from vmtoll.model.errors import UserError, VmtollError
 from vmtoll.model.inventory import GuestAccelerator
 from vmtoll.model.release import Release
@@ -101,15 +102,19 @@ def _build(link: str, shape: topology.LabShape, release: Release, requested: dic
     topology.check_memory(shape)
     kind, why = accelerator.probe(folder / "vmlinuz")
     say(f"accelerator: {kind} ({why}{needs.module_text(kvm_host.facts())})")
+    architecture, recorded = here(), dict[str, str]()
+    if shape.inventory and kind == "tcg":
+        program = emulator.ensure(say)
+        architecture, recorded = replace(here(), program=str(program)), {"emulator": emulator.version_of(program)}
     say("building the lab" + "; what is emulated takes half a minute each to boot" * (kind == "tcg"))
     variables: dict[str, Any] = {
         "embedded_lab_image": str(folder),
         "embedded_lab_guest_disk": disk,
-        **shape.variables(release),
-        **_guests_and_cpus(shape, kind, requested.get("images", {})),
+        **shape.variables(release, recorded),
+        **_guests_and_cpus(shape, kind, requested.get("images", {}), architecture),
     }
     try:
-        _play("up", embedded_lab_link=link, **variables)
+        _play("up", _panicked, embedded_lab_link=link, kvm_guest_console_program=console.__file__, **variables)
     except VmtollError:  # such as a guest whose kernel does not boot, whose last lines are in the error
         _play("down")
         raise
@@ -118,7 +123,7 @@ def _build(link: str, shape: topology.LabShape, release: Release, requested: dic
         make_guests(read_inventory(INVENTORY), INVENTORY, [], release, quiet=True)
     (LAB / "variables.json").write_text(json.dumps(variables))
     tool_entries = [_tool_entry("clients", tool) for tool in tools.binaries()] if shape.inventory else []
-    _write_record(requested | {"link": link, "tools": tool_entries})
+    _write_record(requested | recorded | {"link": link, "tools": tool_entries})
 
 
 def _need_podman() -> None:
@@ -128,9 +133,11 @@ def _need_podman() -> None:
         raise UserError(f"the lab's containers need {names}; install with `apt-get install {' '.join(missing)}`")
 
 
-def _guests_and_cpus(shape: topology.LabShape, kind: GuestAccelerator, images: Mapping[str, str]) -> dict[str, object]:
+def _guests_and_cpus(
+    shape: topology.LabShape, kind: GuestAccelerator, images: Mapping[str, str], architecture: Architecture
+) -> dict[str, object]:
     """The role's variables for the guests and for the CPU that all systems under test share: the last one. `images`:
-    suite → folder of its image, where there are several.
+    suite → folder of its image, where there are several. `architecture`: with the QEMU of virtual machines.
 
     In a lab of virtual machines these share all CPUs. Raises UserError when this machine lacks what the guests need,
     apart from their bridge and network card, which the lab creates.
@@ -138,7 +145,9 @@ def _guests_and_cpus(shape: topology.LabShape, kind: GuestAccelerator, images: M
     cpus, rate_khz = len(os.sched_getaffinity(0)), kvm_host.tsc_khz()
     if shape.inventory:
         machines = shape.described_guests(kind, f"0-{cpus - 1}")
-        role_entries = [role_entry(machine, "machines", tsc_khz=rate_khz) for machine in machines]
+        role_entries = [
+            role_entry(machine, "machines", tsc_khz=rate_khz, architecture=architecture) for machine in machines
+        ]
         return {
             "embedded_lab_guests": [
                 {**guest, **guest_variables} for guest, guest_variables in zip(shape.guests, role_entries, strict=True)
@@ -280,9 +289,17 @@ def require() -> Path:
     return INVENTORY
 
 
-def _play(state: str, **variables: Any) -> None:
+def _panicked() -> str:
+    """Why a guest of the lab does not answer, if its kernel has panicked."""
+    for file in sorted(LAB.glob("guests/*-console.log")):
+        if panic := console.panic(file):
+            return f"the guest {file.name.removesuffix('-console.log')} panicked: {panic}"
+    return ""
+
+
+def _play(state: str, watch: Callable[[], str] | None = None, **variables: Any) -> None:
     all_variables = {"embedded_lab_state": state, "embedded_lab_folder": str(LAB), **variables}
-    play("lab.yml", "-e", json.dumps(all_variables), quiet=True)
+    play("lab.yml", "-e", json.dumps(all_variables), quiet=True, watch=watch)
 
 
 def _write_record(record: dict[str, object]) -> None:

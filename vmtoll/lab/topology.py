@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from vmtoll.files import parse_yaml
@@ -36,6 +37,7 @@ _VIRTUAL_MACHINE_MIB = 1280
 _THIS_MACHINE = "this-machine"
 # Seconds that a run waits for a virtual machine or a guest inside of it: on two busy cores a boot takes minutes.
 _BACK_S = 1800
+NOTHING: Mapping[str, str] = MappingProxyType({})
 # Seconds that SSH may take to connect: emulated CPUs exchange its keys, doubly emulated ones in a guest.
 SSH_S = 90
 
@@ -63,13 +65,16 @@ class LabShape:
         """Kind of profile that `guests` have."""
         return "machines" if self.inventory else "guests"
 
-    def variables(self, release: Release) -> dict[str, object]:
-        """Variables of the role embedded_lab. Guests inside of virtual machines get the machines' release."""
+    def variables(self, release: Release, recorded: Mapping[str, str] = NOTHING) -> dict[str, object]:
+        """Variables of the role embedded_lab. Guests inside of virtual machines get the machines' release. `recorded`:
+        what the inventory of virtual machines says of them all, as vmtoll_NAME.
+        """
         parts = {
             "machines": self.machines, "guests": self.guests, "kvm_hosts": self.kvm_hosts, "cells": self.test_beds,
             "targets": self.targets,
         }  # fmt: skip
         all_vars = self.inventory.get("all", {}).get("vars", {}) | {"vmtoll_suite": release.suite}
+        all_vars |= {f"vmtoll_{name}": text for name, text in recorded.items()}
         return {f"embedded_lab_{name}": part for name, part in parts.items()} | {
             "embedded_lab_inventory": {"all": self.inventory["all"] | {"vars": all_vars}} if self.inventory else {},
             "embedded_lab_bridge": BRIDGE,

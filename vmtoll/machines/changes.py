@@ -132,7 +132,7 @@ def undo_operations(session: Session) -> bool:
             with contextlib.suppress(AgentError, HostLostError):
                 if session.line(kvm_host).call("revert", REVERT_S, guest=guest.name, boots=False)["ran"]:
                     undone = True
-                    reopen(session.line(guest))  # it may have to boot
+                    reopen(session, session.line(guest))  # it may have to boot
     return undone
 
 

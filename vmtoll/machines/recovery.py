@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from vmtoll.agent.protocol import Done
 from vmtoll.machines.connection import AgentLine
+from vmtoll.machines.panics import stop_panicked
 from vmtoll.machines.session import Session
 from vmtoll.model.errors import AgentError, HostLostError, ResultsError, VmtollError
 from vmtoll.model.event import Absence, Listener, MachineStep
@@ -78,21 +79,31 @@ def restore(session: Session, tell: Listener) -> None:
 
 
 def _bring_back(session: Session, host: Host, line: AgentLine) -> None:
-    reopen(line, _revive(session, host))
+    reopen(session, line, _revive(session, host))
 
 
-def reopen(line: AgentLine, complaint: str = "") -> None:
+def reopen(session: Session, line: AgentLine, complaint: str = "") -> None:
     """Open the line to a machine that boots, once it answers and has booted. Raises HostLostError, with `complaint`, if
-    it does not in time.
+    it does not in time, or at once if it is a guest whose kernel has panicked, which is then stopped.
     """
     host, deadline = line.host, time.monotonic() + line.host.vars.back_s
     while True:
         try:
             return _open(line, OPEN_S)
         except HostLostError as error:
+            if panic := _panic(session, host):
+                raise HostLostError(panic, host.name) from error
             if time.monotonic() > deadline:
                 raise HostLostError(f"{error}; {complaint}" if complaint else str(error), host.name) from error
         time.sleep(0.5)
+
+
+def _panic(session: Session, host: Host) -> str:
+    """Why a guest does not answer, if its kernel has panicked; it is then stopped. Empty if that is not known."""
+    with contextlib.suppress(AgentError, HostLostError):
+        if host.guest_name and (on_host := session.on_host(host)):
+            return stop_panicked(on_host)
+    return ""
 
 
 def _open(line: AgentLine, limit_s: float) -> None:

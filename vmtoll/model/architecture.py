@@ -15,7 +15,8 @@ class Architecture:
     `machine`: QEMU's machine type; `emulator`: QEMU's program; `console`: the serial port as Linux names it; `kernel`:
     Debian's package; `qemu`: Debian's packages of the emulator and its firmware. `firmware`, `firmware_features`,
     `clock`: attributes of <os>, an element in it, content of <clock> in libvirt's XML. Kernel parameters: `idle_poll`,
-    with which an idle CPU polls; `emulated`, those that an emulated machine needs.
+    with which an idle CPU polls; `emulated`, those that an emulated machine needs. `program`: path of QEMU's program
+    where it is not Debian's.
     """
 
     name: str
@@ -28,11 +29,12 @@ class Architecture:
     firmware_features: str = ""
     clock: str = ""
     emulated: str = ""
+    program: str = ""
 
     @property
     def emulator(self) -> str:
-        """Path of QEMU's program on Debian."""
-        return f"/usr/bin/qemu-system-{self.name}"
+        """Path of QEMU's program, by default on Debian."""
+        return self.program or f"/usr/bin/qemu-system-{self.name}"
 
 
 X86_64 = Architecture(

@@ -324,6 +324,9 @@ class HostVars(GuestVariables):
     )
     back_s: float = _variable(300.0, "all", "how long a run waits for a lost machine, as in a reboot", "s", ge=0)
     lab: Literal["embedded", "hosts"] = _variable("hosts", "all", "`embedded`: the lab that `vmtoll lab up` makes")
+    emulator: str = _variable(
+        "", "all", "the QEMU that emulates these machines, as it prints its version; `vmtoll lab up` sets it"
+    )
     tuning: HostTuning | None = _variable(
         None, "metal, KVM host", "what `vmtoll tune` sets ([real-hosts.md](real-hosts.md#tuning)); unset: nothing"
     )

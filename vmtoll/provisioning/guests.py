@@ -3,16 +3,19 @@
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from vmtoll.agent import console
 from vmtoll.builds import image
 from vmtoll.guests import needs, profiles
 from vmtoll.guests.domain import files_of_role, render
 from vmtoll.guests.inventory import Guest, guest
-from vmtoll.model.architecture import here
+from vmtoll.machines.panics import Watch
+from vmtoll.model.architecture import Architecture, here
 from vmtoll.model.errors import InventoryError, UserError
 from vmtoll.model.release import Release
 from vmtoll.paths import STATE
@@ -42,19 +45,24 @@ def _images_of(guests: Iterable[Guest], release: Release) -> dict[Release, list[
 
 
 def role_entry(
-    vm: Guest, kind: profiles.Kind = "guests", *, tsc_khz: int | None = None, images: Mapping[str, str] = NO_IMAGES
+    vm: Guest,
+    kind: profiles.Kind = "guests",
+    *,
+    tsc_khz: int | None = None,
+    images: Mapping[str, str] = NO_IMAGES,
+    architecture: Architecture | None = None,
 ) -> dict[str, Any]:
     """An element of the role's kvm_guest_list. A guest to remove gets no XML: its profile may no longer fit it.
 
-    Guests have this machine's architecture, because their image is made on it. `tsc_khz`: see render. `images`: suite →
-    folder of its image, where the guest's is not the host's only one.
+    Guests have this machine's architecture, because their image is made on it; `architecture`: the same with another
+    QEMU. `tsc_khz`: see render. `images`: suite → folder of its image, where the guest's is not the host's only one.
     """
     entry = vm.model_dump(include={"name", "state", "domain", "public_key"})
     if vm.state == "absent":
         return entry | {"xml": ""}
     profile = profiles.load(vm.profile, kind=kind)
     files = files_of_role(vm.name, profile.kernel)
-    xml = render(profile, vm, files, architecture=here(), tsc_khz=tsc_khz)
+    xml = render(profile, vm, files, architecture=architecture or here(), tsc_khz=tsc_khz)
     folder = images.get(str(profile.values["release"]))
     return entry | {"xml": xml, "boot_files": profile.kernel.files} | ({"image": folder} if folder else {})
 
@@ -108,14 +116,32 @@ def make_guests(
     }
     variables: dict[str, object] = {"kvm_guest_lists": lists, "kvm_guest_images": images}
     if present:
-        variables |= {"kvm_guest_host_key": str(host_key()), "kvm_guest_emulator": list(here().qemu)}
+        variables |= {
+            "kvm_guest_host_key": str(host_key()),
+            "kvm_guest_emulator": list(here().qemu),
+            "kvm_guest_console_program": console.__file__,
+        }
     if guests:
         pattern = ",".join([*lists, *(vm.name for vm in present)])
-        play(
-            "guests.yml", "-e", json.dumps(variables), "--limit", pattern, *options,
-            inventory=inventory, quiet=quiet, changes=changes,
-        )  # fmt: skip
+        with watching(data, inventory) as watch:
+            play(
+                "guests.yml", "-e", json.dumps(variables), "--limit", pattern, *options,
+                inventory=inventory, quiet=quiet, changes=changes, watch=watch,
+            )  # fmt: skip
     return [vm.name for vm in guests if vm.state == "absent"]
+
+
+@contextmanager
+def watching(data: Mapping[str, Any], inventory: Path) -> Iterator[Callable[[], str]]:
+    """Watch the guests that vmtoll makes; yields what stops one whose kernel has panicked, and says so (Watch.look)."""
+    by_role = hosts_by_role(data, str(inventory))
+    hosts = {host.name: host for host in by_role["kvm_host"]}
+    guests = [host for host in by_role["kvm_guest"] if host.vars.profile and host.vars.kvm_host in hosts]
+    watch = Watch({each.name: (each, hosts[each.vars.kvm_host]) for each in guests if each.vars.kvm_host})
+    try:
+        yield watch.look
+    finally:
+        watch.close()
 
 
 def _of_one_image(host: str, guests: Sequence[Guest], release: Release) -> list[str]:

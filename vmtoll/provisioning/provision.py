@@ -10,7 +10,7 @@ from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import HostVars
 from vmtoll.model.release import Release
 from vmtoll.provisioning.containers import make_containers
-from vmtoll.provisioning.guests import make_guests
+from vmtoll.provisioning.guests import make_guests, watching
 from vmtoll.shell import Changes, play
 from vmtoll.spec.inventory import hosts_by_role, joined
 from vmtoll.spec.inventory_faults import read_valid_inventory
@@ -41,7 +41,11 @@ def provision(
     variables = archives.variables(_policy(data, inventory))
     pattern = joined(limit or "all", *(f"!{name}" for name in removed))
     for playbook in ("site.yml", *(["container-site.yml"] if by_role["container"] else [])):
-        play(playbook, "-e", json.dumps(variables), "--limit", pattern, *options, inventory=inventory, changes=changes)
+        with watching(data, inventory) as watch:
+            play(
+                playbook, "-e", json.dumps(variables), "--limit", pattern, *options,
+                inventory=inventory, changes=changes, watch=watch,
+            )  # fmt: skip
     return variables["load_tools_binaries"]
 
 

@@ -421,6 +421,7 @@ def _new_manifest(session: Session, planned: Plan, disclosure: Disclosure) -> Ma
             "python": platform.python_version(),
             **facts.tool_versions(session),
             **resolved.sources,
+            **({"emulator": inventory.client.vars.emulator} if inventory.client.vars.emulator else {}),
         },
         commit=commit(),
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),

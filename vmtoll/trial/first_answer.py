@@ -205,7 +205,7 @@ class StartTrial:
 
     def _boot_of(self, started: _Started) -> tuple[Offset, str, str]:
         """When the guest's kernel began, and what its systemd says of the boot. Raises AgentError, HostLostError."""
-        reopen(started.line)
+        reopen(self.session, started.line)
         texts = []
         for argv in (show_command(), show_command("*")):
             done: Done = started.line.call("exec", _LIMIT_S + _TRAVEL_S, argv=argv, limit_s=_LIMIT_S)
@@ -234,7 +234,7 @@ class StartTrial:
         for started in self.guests:
             with contextlib.suppress(AgentError, HostLostError):
                 if self.way == "boot":
-                    reopen(started.line)
+                    reopen(self.session, started.line)
                     take(self.session, started.guest)
                     started.line.call("revert", REVERT_S)
                 else:
