@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from vmtoll.files import lock
 from vmtoll.model.architecture import X86_64, here
 from vmtoll.model.errors import UserError
 from vmtoll.paths import CACHE, PACKAGE
-from vmtoll.shell import lock, run, say
+from vmtoll.shell import run, say
 
 RECIPE = PACKAGE / "builds" / "qemu"
 VARIABLE = "VMTOLL_EMULATOR"  # a QEMU to use in its place

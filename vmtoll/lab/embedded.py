@@ -15,6 +15,7 @@ from typing import Any
 from vmtoll.agent import accelerator, console, kvm_host
 from vmtoll.agent.applied import Applied
 from vmtoll.builds import emulator, image, machine_disk, suite, tools
+from vmtoll.files import lock
 from vmtoll.guests import needs
 from vmtoll.hypervisors.migration import FOLDER as MIGRATION_FOLDER
 from vmtoll.lab import topology

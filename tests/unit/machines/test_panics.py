@@ -44,7 +44,7 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Line:
 def test_the_guest_that_panicked_is_named_and_stopped(line: Line) -> None:
     watch = Watch(GUESTS)
     assert watch.look() == "two panicked, and vmtoll stopped it: Kernel panic - not syncing"
-    assert line.ran == [["virsh", "-c", "qemu:///system", "destroy", "d-two"]]
+    assert line.ran == [["virsh", "-q", "-c", "qemu:///system", "destroy", "d-two"]]
     line.panics.clear()
     assert watch.look() == ""
     assert line.opened == 1
