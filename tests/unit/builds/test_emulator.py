@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vmtoll import paths, shell
+from vmtoll import files, paths
 from vmtoll.builds import emulator
 from vmtoll.model.architecture import AARCH64, X86_64, Architecture
 from vmtoll.model.errors import UserError
@@ -25,7 +25,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], No
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     monkeypatch.delenv(emulator.VARIABLE, raising=False)
     monkeypatch.setattr(emulator, "CACHE", tmp_path / "cache")
-    monkeypatch.setattr(shell, "STATE", tmp_path / "state")
+    monkeypatch.setattr(files, "STATE", tmp_path / "state")
     monkeypatch.setattr(emulator, "RECIPE", tmp_path / "recipe")
     monkeypatch.setattr(emulator, "here", lambda: Architecture(**(vars(X86_64) | {"program": str(programs / "qemu")})))
     (tmp_path / "recipe").mkdir()
