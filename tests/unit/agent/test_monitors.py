@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,8 @@ def test_a_guest_of_libvirt_is_found_by_its_whole_name_and_listed_with_its_monit
     program.symlink_to(sys.executable)
     processes = [subprocess.Popen([program, *argv, f"guest={name.replace(',', ',,')},x=on"]) for name in names]
     try:
+        while not all(Path(f"/proc/{process.pid}/cmdline").read_bytes() for process in processes):
+            time.sleep(0.01)  # Popen returns before the kernel has set the new program's arguments
         for name, process in zip(names, processes, strict=True):
             assert pid_of({"kind": "libvirt", "name": name}) == str(process.pid)
         assert pid_of({"kind": "libvirt", "name": "b"}) is None

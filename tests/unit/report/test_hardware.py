@@ -65,8 +65,8 @@ CHANGED = {"tuned": {"of": "metal", "apply": "true"}}
         (Truth(blocks=2), "“metal” is a container on this machine's kernel"),
         (Truth(blocks=2, guests=("tuned",), changes=CHANGED), "“metal” and “tuned” are one container on this"),
         (Truth(blocks=2, metal=False, guests=("tuned", "kvm-default"), changes=CHANGED), "“tuned” is a container on"),
-        (Truth(blocks=2, guests=("container",)), "“metal” is a container on this machine's kernel, not a physical "
-         "machine of its own. “container” runs in podman on the same kernel: the difference from “metal” is"),
+        (Truth(blocks=2, guests=("container",)), "“metal” is a container on this machine's kernel, not a separate "
+         "physical machine. “container” runs in podman on the same kernel: the difference from “metal” is"),
         (Truth(blocks=2, metal=False, guests=("container", "kvm-default")), ""),
     ],
 )  # fmt: skip
