@@ -153,7 +153,8 @@ def test_what_is_sent_under_faults_is_right(
             worker, *_ = set(server.workers()) - before  # one that dies of a fault has a successor
             time.sleep(SECONDS / 4)
         assert not outcome.wrong
-        assert worker in server.workers()
+        # A fault may refuse the reload; then the former workers go on.
+        assert worker in (workers := server.workers()) or set(workers) == before
         until(lambda: _connections(server) == 1)
         with clients(server, requests_of(root), 6) as last:  # while it stops
             until(lambda: last.octets)
