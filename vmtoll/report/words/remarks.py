@@ -65,7 +65,7 @@ def _doubt(doubt: Doubt, share: float, server: str) -> str:
     if isinstance(cause, Cause):
         name = plural(count, _COUNTED_CAUSES[cause]) if cause in _COUNTED_CAUSES else _CAUSES[cause]
     else:
-        name = f"{cause} ({FINDINGS[cause].meaning.partition(':')[0]})"
+        name = f"{cause} ({FINDINGS[cause].meaning})"
     return f"{name} can explain {'all' if share == 1 else f'at most {percent(share)}'} of a difference ({server})"
 
 
