@@ -11,6 +11,9 @@ from vmtoll.machines.connection import AgentLine
 from vmtoll.model.errors import AgentError, HostLostError
 from vmtoll.model.inventory import Host
 
+# An emulated host takes at most this long to start the agent.
+_SLOW_S = 180.0
+
 
 def stop_panicked(on_host: hypervisors.Guest) -> str:
     """If the guest's kernel has panicked, end the guest and return the sentence for an error; else return "".
@@ -22,10 +25,6 @@ def stop_panicked(on_host: hypervisors.Guest) -> str:
         return ""
     on_host.power_off()
     return f"{on_host.guest.name} panicked, and vmtoll stopped it: {panic}"
-
-
-# A host that is itself emulated takes so long to start the agent at most.
-_SLOW_S = 180.0
 
 
 class Watch:
