@@ -1,4 +1,4 @@
-"""The QEMU of emulated KVM hosts: which one is taken, built once, and what is said where it cannot be built."""
+"""The QEMU of emulated KVM hosts: how vmtoll chooses it, builds it once, and reports a failed build."""
 
 import subprocess
 from collections.abc import Callable
