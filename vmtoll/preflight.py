@@ -45,16 +45,16 @@ _SUT_TMP_MIB = 256
 _MEMORY_MIB = 256
 # A trial's series have one value per second. An emulated guest starts up to a second behind: its hardware clock has
 # whole seconds only.
-_MAX_OFFSET_S = 2.0
-_READINGS = 12
-_LIMIT_S = 120.0
-SECONDS = 2
+_MOST_CLOCK_OFFSET_S = 2.0
+_CLOCK_READINGS = 12
+_MEASURED_WITHIN_S = 120.0
+_LINK_TEST_S = 2
 # At an MTU of 1500, TCP's payload gets 94% of the line's rate.
-_LOWEST_SHARE = 0.85
-_HIGHEST_SHARE = 1.05
-_PATIENCE_S = 30.0
+_LOWEST_LINK_SHARE = 0.85
+_HIGHEST_LINK_SHARE = 1.05
+_IPERF3_LISTENS_WITHIN_S = 30.0
 _REFUSED = "Connection refused"
-_NONE = "absent"
+_NOT_INSTALLED = "absent"
 
 # item → its version
 Versions = dict[str, str]
@@ -278,7 +278,7 @@ def clock(lab: Lab) -> Iterator[Complaint]:
     offsets: dict[str, Offset] = {}
     for host in lab.answering_hosts():  # one after the other: a busy machine answers late
         try:
-            offsets[host.name] = clock_offset(lab.lines[host.name], _READINGS, _LIMIT_S)
+            offsets[host.name] = clock_offset(lab.lines[host.name], _CLOCK_READINGS, _MEASURED_WITHIN_S)
         except HostLostError as error:
             yield fail(host.name, f"does not tell the time: {error}", "See what keeps it busy.")
     first = next(iter(offsets), "")
@@ -296,7 +296,7 @@ def judge_clock(name: str, first: str, ahead_s: float, error_s: float) -> Compla
     )
     least_offset_s = abs(ahead_s) - error_s
     advice = "Let chrony or systemd-timesyncd set the clocks of all machines."
-    if least_offset_s > _MAX_OFFSET_S:
+    if least_offset_s > _MOST_CLOCK_OFFSET_S:
         return fail(name, observation, advice)
     return warn(name, observation, advice) if least_offset_s > CLOCK_STEP_S else ok(name, observation)
 
@@ -341,7 +341,7 @@ def link(lab: Lab) -> Iterator[Complaint]:
     """Run iperf3 in both directions, one pair after the other, only between machines that are not in use."""
     for client, sut in lab.pairs():
         if not {client.name, sut.name} & lab.in_use:
-            lab.say(f"preflight: load between {client.name} and {sut.name}, twice {SECONDS} s")
+            lab.say(f"preflight: load between {client.name} and {sut.name}, twice {_LINK_TEST_S} s")
             pair = f"{client.name}–{sut.name}"
             yield from results_or_error(pair, partial(_link_of, lab, client, sut))
 
@@ -362,13 +362,15 @@ def _link_of(lab: Lab, client: Host, sut: Host) -> list[Complaint]:
 def _rate_mbit(lab: Lab, client: Host, sut: Host, *direction: str) -> float:
     """Megabits per second that arrive. The iperf3 server takes one client and ends. Raises AgentError."""
     port = ["--port", str(sut.port)]
-    server = lab.lines[sut.name].ask("exec", argv=["iperf3", "--server", "--one-off", *port], limit_s=_LIMIT_S)
-    ask = ["iperf3", "--json", "--connect-timeout", "3000", "--time", str(SECONDS)]
+    server = lab.lines[sut.name].ask(
+        "exec", argv=["iperf3", "--server", "--one-off", *port], limit_s=_MEASURED_WITHIN_S
+    )
+    ask = ["iperf3", "--json", "--connect-timeout", "3000", "--time", str(_LINK_TEST_S)]
     argv = [*ask, "--client", sut.address, *port, *direction]
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _IPERF3_LISTENS_WITHIN_S
     try:
         while True:
-            answer: dict[str, Any] = json.loads(lab.run(client, argv, _LIMIT_S)["stdout"] or "{}")
+            answer: dict[str, Any] = json.loads(lab.run(client, argv, _MEASURED_WITHIN_S)["stdout"] or "{}")
             error = str(answer.get("error", ""))
             if _REFUSED not in error or time.monotonic() > deadline:
                 break
@@ -378,7 +380,7 @@ def _rate_mbit(lab: Lab, client: Host, sut: Host, *direction: str) -> float:
         return float(answer["end"]["sum_received"]["bits_per_second"]) / 1e6
     finally:
         lab.lines[sut.name].call("kill")
-        server.wait(_LIMIT_S)
+        server.wait(_MEASURED_WITHIN_S)
 
 
 def _nic_mbit(lab: Lab, host: Host, remote: str) -> float | None:
@@ -394,10 +396,10 @@ def judge_link(
     pair, slower_mbit = f"{client}–{sut.name}", min(outbound_mbit, inbound_mbit)
     slower_direction = "there" if outbound_mbit < inbound_mbit else "back"
     observation = f"{outbound_mbit:.0f} Mbit/s there, {inbound_mbit:.0f} back"
-    if stated_mbit is not None and max(outbound_mbit, inbound_mbit) > _HIGHEST_SHARE * stated_mbit:
+    if stated_mbit is not None and max(outbound_mbit, inbound_mbit) > _HIGHEST_LINK_SHARE * stated_mbit:
         return fail(pair, f"{observation}; vmtoll_link_mbit says {stated_mbit:g}", "Correct it, or shape the link.")
     line_mbit = stated_mbit if stated_mbit is not None else nic_mbit
-    if line_mbit is None or slower_mbit >= _LOWEST_SHARE * line_mbit:
+    if line_mbit is None or slower_mbit >= _LOWEST_LINK_SHARE * line_mbit:
         return ok(pair, observation)
     line_source = "vmtoll_link_mbit says" if stated_mbit is not None else "the interfaces could do"
     observation = f"{observation}; {line_source} {line_mbit:g}, the direction {slower_direction} is slower"
@@ -593,7 +595,7 @@ def judge_versions(
     }
     for item, release in sorted(items, key=str):
         versions_of_item = {
-            machine: versions.get(item, _NONE)
+            machine: versions.get(item, _NOT_INSTALLED)
             for machine, versions in provisioned.items()
             if release in (None, releases.get(machine)) and (item in versions or item not in may_lack.get(machine, ()))
         }
