@@ -1,6 +1,6 @@
 """The command `bisect`: find the first of many candidates that costs performance, with one error for all steps."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -361,8 +361,17 @@ class _Shown:
             confirmed=search.confirmation(bisection), cost=search.cost_of(bisection),
             contradictions=search.contradictions(bisection), spent=search.spent(bisection),
         )  # fmt: skip
-        print("\n".join(lines))
+        print("\n".join([*lines, *self._inside(search.suspects(bisection))]))
         print(f"steps and runs: {self.kept.folder}")
+
+    def _inside(self, suspects: Sequence[str]) -> list[str]:
+        """For a merge as the answer: how to go on among the commits that it brought in."""
+        from vmtoll.bisect.candidates import inside_of  # noqa: PLC0415
+
+        if self.repository is None or len(suspects) != 1 or not (inside := inside_of(self.repository, suspects[0])):
+            return []
+        good, bad = (commit[:12] for commit in inside)
+        return [f"it is a merge; to search its branch: the same command with --good {good} --bad {bad}"]
 
     def document(self) -> dict[str, Any]:
         """The answer for programs."""

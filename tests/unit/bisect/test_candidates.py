@@ -1,11 +1,12 @@
 """The candidates of a bisection: files, git histories, and what is wrong with them."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.support.history import git
-from vmtoll.bisect.candidates import of_file, of_git
+from vmtoll.bisect.candidates import inside_of, of_file, of_git
 from vmtoll.model.errors import UserError
 
 
@@ -63,5 +64,55 @@ def test_anchors_that_no_history_has(repository: Path, good: str | None, bad: st
 
 
 def test_a_folder_without_a_repository(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no git repository"):
+    with pytest.raises(UserError, match=f"^{tmp_path}: git: not a git repository"):
         of_git(tmp_path, "a", "b")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a repository to another user")
+def test_a_repository_of_another_user(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git's own reason and its way out: the commits are there, git refuses to read them."""
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
+    os.chown(repository, 65534, 65534)
+    os.chown(repository / ".git", 65534, 65534)
+    with pytest.raises(UserError, match=f"dubious ownership .*; to allow it: git config .*safe.directory {repository}"):
+        of_git(repository, "v1", "main")
+
+
+@pytest.fixture
+def merged(repository: Path) -> Path:
+    """v1 ─ v2 ─ v3 ─ merge (main), a branch `topic` from v2 that the merge brought in, and one of v1 that goes on."""
+    git(repository, "checkout", "-q", "-b", "stable", "v1")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "Fix stable")
+    git(repository, "checkout", "-q", "-b", "topic", "v2")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "Begin topic")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "End topic")
+    git(repository, "checkout", "-q", "main")
+    git(repository, "merge", "-q", "--no-ff", "-m", "Merge topic", "topic")
+    return repository
+
+
+def test_two_branches_have_a_merge_base(merged: Path) -> None:
+    base = git(merged, "rev-parse", "v1")[:12]
+    with pytest.raises(UserError, match=f"both come after .* Change 1, their merge base; give --good {base}"):
+        of_git(merged, "stable", "main")
+
+
+def test_a_good_commit_that_a_merge_brought_in(merged: Path) -> None:
+    with pytest.raises(UserError, match=f"it came in by a merge .{git(merged, 'rev-parse', 'main')[:12]} merged"):
+        of_git(merged, "topic", "main")
+
+
+def test_a_merge_has_an_inside(merged: Path) -> None:
+    good, bad = inside_of(merged, git(merged, "rev-parse", "main")) or ("", "")
+    assert [git(merged, "log", "-1", "--format=%s", each) for each in of_git(merged, good, bad)] == [
+        "Change 2", "Begin topic", "End topic",
+    ]  # fmt: skip
+    assert inside_of(merged, git(merged, "rev-parse", "v2")) is None
+
+
+def test_a_shallow_clone_lacks_commits(merged: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    clone = tmp_path_factory.mktemp("shallow")
+    git(clone, "clone", "-q", "--depth", "1", f"file://{merged}", ".")
+    with pytest.raises(UserError, match="no commit 'v1' there; the clone is shallow, `git fetch --unshallow"):
+        of_git(clone, "v1", "main")
