@@ -14,12 +14,10 @@ from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption
 from vmtoll.folder.machines import LabMachines, Machine, MeasuredGuest
 from vmtoll.folder.make import FIRST, check_empty, make
-from vmtoll.folder.sources import ListedGuest, libvirt_guests, proxmox_guests, ssh_names
+from vmtoll.folder.sources import SSH_CONFIG, ListedGuest, SshConfig, libvirt_guests, proxmox_guests
 from vmtoll.model.errors import UserError
 from vmtoll.shell import say
 from vmtoll.spec.catalog import unknown
-
-SSH_CONFIG = Path("~/.ssh/config")
 
 describe(
     "init",
@@ -63,7 +61,7 @@ def init(
         Path | None,
         typer.Option(
             "--from-ssh-config",
-            help="Check the machines against the hosts of this file, such as ~/.ssh/config.",
+            help="Configuration of ssh that has the machines, such as ~/.ssh/config; also gives their users.",
             exists=True,
             dir_okay=False,
         ),
@@ -90,20 +88,20 @@ def init(
         raise UserError("--from-libvirt and --from-proxmox: give one of them; add other guests to lab.yml by hand")
     if embedded and any(given[:-1]):
         raise UserError("--embedded names no machine; leave it out, or the other options")
-    known = ssh_names(from_ssh_config) if from_ssh_config else None
-    machines = LabMachines(user=user, link_mbit=link_mbit, libvirt_uri=connect)
+    config = SshConfig(from_ssh_config.absolute()) if from_ssh_config else None
+    ssh_file = config.file if config and config.file != SSH_CONFIG.expanduser() else None
+    machines = LabMachines(user=user, link_mbit=link_mbit, libvirt_uri=connect, ssh_config=ssh_file)
     if not any(given):
-        machines = _asked(machines, known)
+        machines = _asked(machines, config)
     elif not embedded:
-        source = _source(from_libvirt, from_proxmox, machines)
+        source = _source(from_libvirt, from_proxmox, machines, config)
         machines = replace(
             machines,
-            clients=[Machine.of(text, "--client") for text in client or ()],
-            metal=Machine.of(metal, "--metal") if metal else None,
+            clients=[_reached(text, "--client", config) for text in client or ()],
+            metal=_reached(metal, "--metal", config) if metal else None,
             kvm_host=source[0] if source else None,
-            guests=_chosen(guest, source),
+            guests=_chosen(guest, source, config),
         )
-        _check_known(machines, known)
     if not machines.are_none:
         machines.refuse_gaps()
     files = make(folder, machines)
@@ -123,21 +121,40 @@ def _next(folder: Path, machines: LabMachines) -> list[str]:
 _Source = tuple[Machine, list[ListedGuest]]
 
 
-def _source(libvirt: str | None, proxmox: str | None, machines: LabMachines) -> _Source | None:
+def _source(
+    libvirt: str | None, proxmox: str | None, machines: LabMachines, config: SshConfig | None
+) -> _Source | None:
     """The KVM host that was named, and its guests."""
     if libvirt:
-        host = Machine.of(libvirt, "--from-libvirt")
-        return host, libvirt_guests(host.host(machines.user, machines.libvirt_uri))
+        host = _reached(libvirt, "--from-libvirt", config)
+        return host, libvirt_guests(host.host(machines))
     if proxmox:
-        host = Machine.of(proxmox, "--from-proxmox")
-        return host, proxmox_guests(host.host(machines.user, None))
+        host = _reached(proxmox, "--from-proxmox", config)
+        return host, proxmox_guests(host.host(replace(machines, libvirt_uri=None)))
     return None
 
 
-def _chosen(texts: Sequence[str] | None, source: _Source | None) -> list[MeasuredGuest]:
+def _reached(text: str, option: str, config: SshConfig | None) -> Machine:
+    """A machine as it was named, with the user whom ssh's configuration gives for it where none was named.
+
+    Raises UserError for a machine that the configuration does not have.
+    """
+    machine = Machine.of(text, option)
+    if config is None:
+        return machine
+    if not config.knows(machine.address):
+        raise UserError(f"--from-ssh-config: {unknown('host', machine.address, config.names)}")
+    user = None if machine.user else config.user_of(machine.address)
+    if user is None:
+        return machine
+    say(f"{machine.name}: SSH user {user}, from {config.file}; {option} USER@{machine.address} takes another")
+    return replace(machine, user=user)
+
+
+def _chosen(texts: Sequence[str] | None, source: _Source | None, config: SshConfig | None) -> list[MeasuredGuest]:
     """The guests that were named; of a host's guests with the address that it knows. Raises UserError."""
     if source is None:
-        return [MeasuredGuest(Machine.of(text, "--guest")) for text in texts or ()]
+        return [MeasuredGuest(_reached(text, "--guest", config)) for text in texts or ()]
     host, listed = source
     if not texts:
         raise UserError(f"{host.name}: name the guests to be measured with --guest: {_listed(listed)}")
@@ -185,33 +202,23 @@ def _named(guest: ListedGuest) -> str:
     return guest.name if guest.vmid is None else f"{guest.vmid} {guest.name}"
 
 
-def _check_known(machines: LabMachines, names: Sequence[str] | None) -> None:
-    """Raise UserError for a machine that ssh's configuration does not have."""
-    if names is None:
-        return
-    guests = [guest.machine for guest in machines.guests if not guest.listed]
-    for machine in filter(None, [*machines.clients, machines.metal, machines.kvm_host, *guests]):
-        if machine.address not in names:
-            raise UserError(f"--from-ssh-config: {unknown('host', machine.address, names)}")
-
-
-def _asked(machines: LabMachines, names: Sequence[str] | None) -> LabMachines:
+def _asked(machines: LabMachines, config: SshConfig | None) -> LabMachines:
     """The machines that a user at a terminal names. Raises UserError where there is none."""
     if not sys.stdin.isatty():
         raise UserError("name the machines: --client, with --guest or --metal; or --embedded")
-    config = SSH_CONFIG.expanduser()
-    names = names if names is not None else (ssh_names(config) if config.is_file() else [])
-    if names:
-        say(f"ssh knows {', '.join(names)}")
+    if config is None and (own := SSH_CONFIG.expanduser()).is_file():
+        say(f"ssh knows {', '.join(SshConfig(own).names) or 'no host by name'}")
+    elif config:
+        say(f"ssh knows {', '.join(config.names)}")
     say(f"give each machine as {_MACHINE}")
     clients = _words("Machines that send the load (none: the embedded lab on this machine)")
     if not clients:
         return machines
-    machines = replace(machines, clients=[Machine.of(text, "client") for text in clients])
+    machines = replace(machines, clients=[_reached(text, "client", config) for text in clients])
     kvm_host, source = _word("KVM host of the guests (none: you do not reach it)"), None
     is_libvirt = not kvm_host or typer.prompt("Its guests are listed by (virsh, qm)", default="virsh", err=True) != "qm"
     if kvm_host:
-        source = _source(kvm_host if is_libvirt else None, None if is_libvirt else kvm_host, machines)
+        source = _source(kvm_host if is_libvirt else None, None if is_libvirt else kvm_host, machines, config)
     if source:
         say(f"guests of {source[0].name}: {_listed(source[1])}")
     guests = _words("Guests to be measured (none: only metal)")
@@ -219,8 +226,8 @@ def _asked(machines: LabMachines, names: Sequence[str] | None) -> LabMachines:
     return replace(
         machines,
         kvm_host=source[0] if source and guests else None,
-        guests=_chosen(guests, source if guests else None),
-        metal=Machine.of(metal, "metal") if metal else None,
+        guests=_chosen(guests, source if guests else None, config),
+        metal=_reached(metal, "metal", config) if metal else None,
         link_mbit=typer.prompt("Rate of the clients' line in Mbit/s", default=machines.link_mbit, type=float, err=True),
     )
 

@@ -1,8 +1,10 @@
 """The machines of a new lab, as flags or answers name them, and the lab.yml that describes them."""
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -55,13 +57,16 @@ class Machine:
         """What Ansible needs to reach it."""
         if self.address in _LOCAL:
             return {"ansible_connection": "local"}
-        given = {"ansible_user": self.user, "ansible_port": self.port}
+        login = {} if self.user is None else {"ansible_user": self.user, "ansible_become": self.user != "root"}
+        port = {} if self.port is None else {"ansible_port": self.port}
         address = {} if self.address == self.name else {"ansible_host": self.address}
-        return address | {name: value for name, value in given.items() if value is not None}
+        return address | login | port
 
-    def host(self, user: str, uri: str | None) -> Host:
+    def host(self, lab: "LabMachines") -> Host:
         """The same as a KVM host that is to be asked for its guests."""
-        login = _login(user) | ({"vmtoll_libvirt_uri": uri} if uri else {})
+        login = (
+            _login(lab.user) | lab.ssh_variables | ({"vmtoll_libvirt_uri": lab.libvirt_uri} if lab.libvirt_uri else {})
+        )
         return Host(self.name, "kvm_host", login | self.variables, "--from-libvirt or --from-proxmox")
 
 
@@ -86,7 +91,7 @@ class MeasuredGuest:
 
 @dataclass(frozen=True)
 class LabMachines:
-    """The machines of a lab; none at all is the embedded lab."""
+    """The machines of a lab; none at all is the embedded lab. `ssh_config`: read by ssh in place of its own file."""
 
     clients: Sequence[Machine] = ()
     metal: Machine | None = None
@@ -95,6 +100,12 @@ class LabMachines:
     user: str = "root"
     link_mbit: float = 1000
     libvirt_uri: str | None = None
+    ssh_config: Path | None = None
+
+    @property
+    def ssh_variables(self) -> dict[str, str]:
+        """What makes Ansible and vmtoll's own ssh read that file."""
+        return {"ansible_ssh_common_args": f"-F {shlex.quote(str(self.ssh_config))}"} if self.ssh_config else {}
 
     @property
     def environments(self) -> list[str]:
@@ -141,7 +152,7 @@ class LabMachines:
                     variables |= {"vmtoll_kvm_host": carrier.name, **guest.listed.variables}
                 hosts |= _group([_named(guest.machine, "guest", taken)], variables)["hosts"]
             under_test["kvm_guests"] = {"hosts": hosts}
-        everywhere = _login(self.user) | {
+        everywhere = _login(self.user) | self.ssh_variables | {
             "vmtoll_lab": "hosts", "vmtoll_link": "unshaped", "vmtoll_link_mbit": _plain(self.link_mbit),
         }  # fmt: skip
         tree = {"all": {"vars": everywhere, "children": groups | {"suts": {"children": under_test}}}}

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -88,9 +89,48 @@ def _address_of(interfaces: str) -> str | None:
     return next((address for address in plain if not IPv4Address(address).is_loopback), None)
 
 
-def ssh_names(config: Path) -> list[str]:
-    """The names of hosts in an SSH configuration and the files that it includes, without patterns; in their order."""
-    return list(dict.fromkeys(_names_in(config, depth=0)))
+SSH_CONFIG = Path("~/.ssh/config")
+_UNKNOWN = "vmtoll-asks-for-a-name-that-no-file-has"
+
+
+@dataclass(frozen=True)
+class SshConfig:
+    """A configuration file of ssh. ssh itself reads it, except for the list of its names."""
+
+    file: Path
+
+    @property
+    def names(self) -> list[str]:
+        """The names of hosts in the file and in those that it includes, without patterns; in their order."""
+        return list(dict.fromkeys(_names_in(self.file, depth=0)))
+
+    def knows(self, name: str) -> bool:
+        """Return whether the file has something for this name, by name or by pattern."""
+        options, others = (
+            {key: value for key, value in _ssh_options(each, str(self.file)).items() if value != each}
+            for each in (name, _UNKNOWN)
+        )
+        return options != others or name in self.names
+
+    def user_of(self, name: str) -> str | None:
+        """The user whom the file gives for this name; None where it leaves the user to ssh."""
+        user, default = (_ssh_options(name, file)["user"] for file in (str(self.file), "none"))
+        return None if user == default else user
+
+
+@cache
+def _ssh_options(name: str, file: str) -> dict[str, str]:
+    """What `ssh -G` resolves for a name. Raises UserError with ssh's own reason."""
+    try:
+        done = subprocess.run(
+            ["ssh", "-F", file, "-G", "--", name], capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+    except FileNotFoundError:
+        raise UserError("ssh: program not found; install it") from None
+    if done.returncode:
+        reasons = [line for line in done.stderr.splitlines() if not line.startswith("Pseudo-terminal")]
+        raise UserError(f"{file}: ssh refuses it: {(reasons or ['no reason given'])[0].rstrip('.')}")
+    return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
 
 
 def _names_in(config: Path, depth: int) -> Iterator[str]:
@@ -99,13 +139,16 @@ def _names_in(config: Path, depth: int) -> Iterator[str]:
     except OSError as error:
         raise UserError(f"{config}: {error.strerror}; give another file of ssh's with --from-ssh-config") from None
     for line in text.splitlines():
-        keyword, _, rest = line.strip().replace("=", " ", 1).partition(" ")
-        words = rest.replace('"', " ").split()
+        keyword, _, rest = re.sub(r"^\s*(\w+)(?:\s*=\s*|\s+)", r"\1 ", line).partition(" ")
+        try:
+            words = shlex.split(rest, comments=True)
+        except ValueError:  # an open quote: ssh refuses the file
+            continue
         if keyword.lower() == "host":
-            yield from (word for word in words if not re.search(r"[*?!]", word))
+            yield from (word for word in words if not re.search(r"[*?!,\s]", word))
         elif keyword.lower() == "include" and depth < 16:  # as ssh itself
             for pattern in words:
                 path = Path(pattern).expanduser()
-                base = Path(path.anchor) if path.is_absolute() else config.parent
+                base = Path(path.anchor) if path.is_absolute() else SSH_CONFIG.expanduser().parent  # ssh's own rule
                 for file in sorted(base.glob(str(path.relative_to(base) if path.is_absolute() else path))):
                     yield from _names_in(file, depth + 1)

@@ -135,6 +135,7 @@ def test_a_kvm_host_is_asked_over_ssh(tmp_path: Path, ssh: dict[str, str]) -> No
     made = hosts(tmp_path / "my-lab")
     assert made["kvm_hosts"]["big1-host"]["ansible_host"] == "big1"
     assert made["kvm_guests"]["test"]["vmtoll_kvm_host"] == "big1-host"
+    assert f"ansible_ssh_common_args: -F {tmp_path}/config" in (tmp_path / "my-lab/lab.yml").read_text()
     misspelt = vmtoll(
         "init", "x", "--client", "bgi1", "--metal", "big1", "--from-ssh-config", tmp_path / "config", cwd=tmp_path
     )
