@@ -189,6 +189,17 @@ def _selection_of(guest: Host) -> _Selection:
     return _Selection(guest.name, in_libvirt=guest.guest_name is None, process=guest if guest.guest_name else None)
 
 
+def _way_out(cause: str) -> str:
+    """What helps where virsh failed for this cause, in the words of libvirt and its C library."""
+    if cause.startswith("virsh: "):
+        return "install libvirt-clients there, or name a guest of QEMU or Proxmox VE"
+    if any(word in cause for word in ("Permission denied", "authenticat", "not authorized", "access denied")):
+        return "connect as root, or as a member of the group libvirt"
+    if "ocket" in cause and any(word in cause for word in ("No such file", "Connection refused")):
+        return "start libvirtd (or virtqemud), or give another --connect"
+    return "correct that, or give another --connect"
+
+
 class _Host:
     """A KVM host, with a connection that answers questions about its guests."""
 
@@ -256,7 +267,7 @@ class _Host:
         answer, where = self.answer, f"{self.host.name}: libvirt at {self.uri}"
         if answer["error"]:
             cause = answer["error"]
-            raise UserError(f"{where}: {cause[:1].lower()}{cause[1:]}; start libvirtd, or give another --connect")
+            raise UserError(f"{where}: {cause[:1].lower()}{cause[1:]}; {_way_out(cause)}")
         if not answer["domains"]:
             lab = f" (the embedded lab's is {INVENTORY})" if INVENTORY.exists() else ""
             raise UserError(f"{where} has no guest; give another --connect, or an --inventory{lab}")

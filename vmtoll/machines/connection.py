@@ -244,7 +244,7 @@ class AgentLine:
         return f"{reason} ({lines[-1]})" if lines else reason
 
 
-# ssh's message (its exit status is always 255), the problem, what to do.
+# A pattern of ssh's message (its exit status is always 255), the problem, what to do.
 _SSH_PROBLEMS = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
@@ -261,13 +261,29 @@ _SSH_PROBLEMS = (
         "it refuses the key of {user} ({key})",
         "put the public key into ~/.ssh/authorized_keys there, or correct ansible_user or ansible_ssh_private_key_file",
     ),
-    ("Could not resolve hostname", "the name {address} does not resolve", "correct ansible_host in the inventory"),
+    (
+        "Could not resolve hostname",
+        "a name does not resolve ({last})",
+        "correct ansible_host in the inventory, or the names in ssh's configuration",
+    ),
     ("Connection refused", "nothing listens on port {port} of {address}", "start sshd there, or correct ansible_port"),
+    (
+        "Too many authentication failures",
+        "ssh offered more keys than {address} tries",
+        "name the right one in ansible_ssh_private_key_file, and set IdentitiesOnly for it in ssh's configuration",
+    ),
+    (
+        "kex_exchange_identification|Connection (?:closed|reset)|banner exchange",
+        "{address} ended the connection before the login ({last})",
+        "see the log of its sshd: MaxStartups, AllowUsers, a jump host, or a ban such as fail2ban's",
+    ),
+    (
+        "timed out|No route to host|is unreachable|no answer within|no login within",
+        "nothing answers at {address}, port {port} ({last})",
+        "see that it is switched on, that ansible_host is its address and that no firewall is between",
+    ),
 )
-_UNREACHABLE = (
-    "nothing answers at {address}, port {port} ({last})",
-    "see that it is switched on, that ansible_host is its address and that no firewall is between",
-)
+_OTHER = ("ssh failed: {last}", "try it by hand: `ssh {login}`")
 
 
 def diagnose_ssh(host: Host, printed: str) -> tuple[str, str]:
@@ -282,6 +298,8 @@ def diagnose_ssh(host: Host, printed: str) -> tuple[str, str]:
         "key": host.ansible.ssh_private_key_file or "the one that ssh takes by itself",
         "last": lines[-1] if lines else "no word from ssh",
     }
-    diagnoses = ((problem, advice) for message, problem, advice in _SSH_PROBLEMS if message.lower() in printed.lower())
-    problem, advice = next(diagnoses, _UNREACHABLE)
+    diagnoses = (
+        (problem, advice) for message, problem, advice in _SSH_PROBLEMS if re.search(message, printed, re.IGNORECASE)
+    )
+    problem, advice = next(diagnoses, _OTHER)
     return problem.format(**fields), advice.format(**fields)

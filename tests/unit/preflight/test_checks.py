@@ -143,7 +143,14 @@ def test_a_wrong_value_is_one_error_and_the_other_machines_are_checked() -> None
         ("ssh: Could not resolve hostname big.example: Name or service not known", "does not resolve", "ansible_host"),
         ("ssh: connect to host big.example port 22: Connection refused", "nothing listens on port 22", "start sshd"),
         ("ssh: connect to host big.example port 22: No route to host", "nothing answers at big.example", "switched on"),
-        ("", "nothing answers at big.example, port 22 (no word from ssh)", "firewall"),
+        ("kex_exchange_identification: read: Connection reset by peer\nConnection reset by 192.0.2.7 port 22",
+         "ended the connection before the login (Connection reset by", "MaxStartups"),
+        ("ssh: connect to host big.example port 22: Connection timed out", "nothing answers at big", "firewall"),
+        ("/root/.ssh/config: terminating, 1 bad configuration options",
+         "ssh failed: /root/.ssh/config: terminating, 1 bad", "by hand: `ssh root@big"),
+        ("Unable to negotiate with 192.0.2.7 port 22: no matching host key type found. Their offer: ssh-rsa",
+         "ssh failed: Unable to negotiate", "by hand"),
+        ("", "ssh failed: no word from ssh", "by hand"),
     ],
 )  # fmt: skip
 def test_messages_of_ssh_become_a_sentence(printed: str, matter: str, advice: str) -> None:
