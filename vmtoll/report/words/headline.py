@@ -310,7 +310,7 @@ class _MetricVerdicts:
         """The smallest and the largest size with their intervals: first with the servers' names, then without."""
         for kind in _DIRECTIONS:
             if members := self._members_with(kind):
-                ends = [(m.name, estimate_text(m.verdict)) for m in (members[0], members[-1])]
+                ends = [(m.name, estimate_text(m.verdict)) for m in sorted((members[0], members[-1]), key=_ratio)]
                 yield " to ".join(dict.fromkeys(f"{name} {size}" for name, size in ends))
                 yield " to ".join(dict.fromkeys(size for _, size in ends))
                 return
@@ -380,7 +380,7 @@ class _MetricVerdicts:
         parts = []
         for kind in _DIRECTIONS:
             if members := self._members_with(kind):
-                sizes = [f"{each.name} {estimate_text(each.verdict)}" for each in members]
+                sizes = [f"{each.name} {estimate_text(each.verdict)}" for each in sorted(members, key=_ratio)]
                 shown = ", ".join(sizes) if len(sizes) <= _MOST_NAMED else f"{sizes[0]} to {sizes[-1]}"
                 texts = (explained_text(each.verdict, each.sides, least=_MIN_EXPLAINED) for each in members)
                 explained = set(filter(None, texts))
@@ -399,22 +399,24 @@ class _MetricVerdicts:
         return sorted(members, key=_size) if kind in DIFFERENT else members
 
     def _amounts(self, members: list[_Member], *, named: bool) -> str:
-        """`0.890× (nginx) and 0.920× (lighttpd)`, or the range of three or more."""
-        members = sorted(members, key=lambda member: member.verdict.is_at_least) if named else members
-        sizes = [amount_text(member.verdict) for member in members]
-        if not named:
-            if len(members) > 1 and any(member.verdict.is_at_least for member in members):
-                return bound_text(members[0].verdict)  # the least of all
-            ends = list(dict.fromkeys((sizes[0], sizes[-1])))
-            return ends[0] if len(members) == 1 else " to ".join(ends)
-        texts = [f"{size} ({member.name})" for size, member in zip(sizes, members, strict=True)]
-        return " and ".join(texts) if len(texts) <= 2 else f"{texts[0]} to {texts[-1]}"
+        """`0.890× (nginx) and 0.920× (lighttpd)`; of three or more, or without names, the range: `0.890× to 0.920×`."""
+        if not named and len(members) > 1 and any(member.verdict.is_at_least for member in members):
+            return bound_text(members[0].verdict)  # the least of all
+        members = sorted(members, key=_ratio)
+        if named:
+            texts = [f"{amount_text(member.verdict)} ({member.name})" for member in members]
+            return " and ".join(texts) if len(texts) <= 2 else f"{texts[0]} to {texts[-1]}"
+        return " to ".join(dict.fromkeys(amount_text(member.verdict) for member in (members[0], members[-1])))
 
 
 def is_vague(verdict: Verdict) -> bool:
     """Return whether the ends of a ratio's deciding interval are so far apart that its size says little."""
     ends = verdict.estimate
     return bool(ends and ends.low and ends.high and ends.high / ends.low >= VAGUE)
+
+
+def _ratio(member: _Member) -> float:
+    return member.verdict.estimate.value if member.verdict.estimate else 0.0
 
 
 def _size(member: _Member) -> float:
