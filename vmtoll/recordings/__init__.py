@@ -1,0 +1,1 @@
+"""Values that other benchmarks wrote: judge files, and what their tools write."""

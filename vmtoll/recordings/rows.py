@@ -1,0 +1,143 @@
+"""Judge files: values of two or more sides, block by block, as CSV or JSON lines."""
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from vmtoll.files import cause_of
+from vmtoll.model.errors import UserError
+
+REQUIRED = ("block", "side", "metric", "value")
+OPTIONAL = ("better", "benchmark", "unit", "replicate", "boot", "host", "failed", "requests")
+_COUNTS = {"block": 0, "replicate": 1, "boot": 1, "failed": 0, "requests": 0}  # key → the least that it may be
+
+
+class Better(StrEnum):
+    """Which values of a metric are better."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number that one run of a benchmark wrote."""
+
+    metric: str
+    value: float  # in `unit`; may be zero, negative or NaN, which is not judged
+    better: Better | None = None  # None: neither the file nor the tool's format says it
+    benchmark: str = ""
+    unit: str = ""
+    replicate: int = 1  # repetition within the run, from 1
+    failed: int = 0  # requests or operations that failed; they count against their side
+    requests: int | None = None  # of the run, the failed ones included
+
+
+@dataclass(frozen=True)
+class Row:
+    """A value with its place in the comparison."""
+
+    block: int  # in the order of time: the sides of a block were measured next to each other
+    side: str
+    value: Value
+    boot: int = 1
+    host: str = ""
+
+
+def read_rows(file: Path) -> list[Row]:
+    """The rows of a judge file: JSON lines if it begins with `{`, else CSV with a heading.
+
+    Raises UserError with the line of the first one that is wrong.
+    """
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{file}: {cause_of(error)}") from error
+    rows, places = list[Row](), dict[tuple[Any, ...], int]()
+    for line, keys in _json_lines(text, file) if text.lstrip().startswith("{") else _csv_lines(text, file):
+        try:
+            row = _row(keys)
+        except ValueError as error:
+            raise UserError(f"{file}: line {line}: {error}") from None
+        value = row.value
+        place = (row.block, row.side, value.metric, value.benchmark, value.replicate, row.boot, row.host)
+        if place in places:
+            raise UserError(
+                f"{file}: line {line}: {row.side} has a {value.metric} in block {row.block} already, in line "
+                f"{places[place]}; number repetitions by `replicate`"
+            )
+        places[place] = line
+        rows.append(row)
+    if not rows:
+        raise UserError(f"{file}: has no rows")
+    return rows
+
+
+def _json_lines(text: str, file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            keys = json.loads(line)
+        except ValueError as error:
+            raise UserError(f"{file}: line {number}: is not JSON: {error}") from None
+        if not isinstance(keys, dict):
+            raise UserError(f'{file}: line {number}: is not an object such as {{"block": 1, …}}')
+        yield number, keys
+
+
+def _csv_lines(text: str, file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    reader = csv.DictReader(text.splitlines(), strict=True, skipinitialspace=True)
+    try:
+        for keys in reader:
+            if None in keys or None in keys.values():
+                raise UserError(f"{file}: line {reader.line_num}: has not as many fields as the heading")
+            yield reader.line_num, {key.strip(): field for key, field in keys.items() if field != ""}
+    except csv.Error as error:
+        raise UserError(f"{file}: line {reader.line_num}: {error}") from None
+
+
+def _row(keys: Mapping[str, Any]) -> Row:
+    """Raises ValueError."""
+    if lacking := [key for key in REQUIRED if key not in keys]:
+        raise ValueError(f"has no {lacking[0]}; a row needs {', '.join(REQUIRED)}")
+    if unknown := [key for key in keys if key not in (*REQUIRED, *OPTIONAL)]:
+        raise ValueError(f"unknown key {unknown[0]!r}; known: {', '.join((*REQUIRED, *OPTIONAL))}")
+    counts = {key: _count(key, keys[key]) for key in _COUNTS if keys.get(key) is not None}
+    texts = {key: str(keys[key]).strip() for key in ("side", "metric", "benchmark", "unit", "host") if key in keys}
+    for key in ("side", "metric"):
+        if not texts[key]:
+            raise ValueError(f"{key}: is empty")
+    better = str(keys.get("better") or "")
+    if better not in ("", *Better):
+        raise ValueError(f"better: {better!r}; give higher or lower")
+    value = Value(
+        texts["metric"], _number(keys["value"]), Better(better) if better else None, texts.get("benchmark", ""),
+        texts.get("unit", ""), counts.get("replicate", 1), counts.get("failed", 0), counts.get("requests"),
+    )  # fmt: skip
+    if value.requests is not None and value.failed > value.requests:
+        raise ValueError(f"failed: {value.failed} of {value.requests} requests")
+    return Row(counts["block"], texts["side"], value, counts.get("boot", 1), texts.get("host", ""))
+
+
+def _count(key: str, given: Any) -> int:
+    try:
+        number = float(given)
+    except (TypeError, ValueError):
+        number = math.nan
+    if isinstance(given, bool) or not number.is_integer() or number < _COUNTS[key]:
+        order = ", in the order of time" if key == "block" else ""
+        raise ValueError(f"{key}: {given!r} is not a whole number of {_COUNTS[key]} or more{order}")
+    return int(number)
+
+
+def _number(given: Any) -> float:
+    try:
+        return math.nan if isinstance(given, bool) else float(given)
+    except (TypeError, ValueError):
+        raise ValueError(f"value: {given!r} is not a number") from None
