@@ -1,10 +1,8 @@
 """The command `ab`: compare two environments without an experiment file; one answer and an exit code."""
 
 from collections.abc import Iterator, Sequence
-from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
-from xml.etree import ElementTree
 
 import typer
 
@@ -21,6 +19,7 @@ from vmtoll.commands.options import (
     ResumeOption,
     UntilOption,
 )
+from vmtoll.commands.outcome import Case, Exit, junit_report
 from vmtoll.commands.pair import Pair, show
 from vmtoll.files import write_durably
 from vmtoll.model.change import Change
@@ -29,17 +28,8 @@ from vmtoll.model.metric import METRICS, loop_of
 from vmtoll.paths import RESULTS
 
 if TYPE_CHECKING:
-    from vmtoll.analysis.run import Run
     from vmtoll.model.verdict import Comparison, RunAnalysis, Verdict
     from vmtoll.runner.run import Plan
-
-
-class Exit(IntEnum):
-    """Exit codes as `git bisect run` reads them: good, bad, cannot be judged."""
-
-    NOT_WORSE = 0
-    WORSE = 1
-    UNDECIDED = 125
 
 
 describe(
@@ -166,21 +156,14 @@ def _answer(folder: Path, metrics: Sequence[str], junit: Path | None, *, as_json
     rows = list(counted_verdicts(analysis, metrics))
     code = exit_of([verdict for _, verdict in rows])
     if junit:
-        write_durably(junit, junit_report(run, analysis, rows))
+        write_durably(junit, junit_report(run.manifest.experiment.name, junit_cases(analysis, rows)))
     if as_json:
         verdicts = list(verdict_rows(analysis, [verdict for _, verdict in rows]))
         print_json(conclusion.document() | {"exit": code, "verdicts": verdicts})
     else:
         conclusion.show()
-        print(f"exit {code}: {_EXIT_TEXTS[code]}")
+        print(code.line)
     return code
-
-
-_EXIT_TEXTS = {
-    Exit.NOT_WORSE: "not worse",
-    Exit.WORSE: "worse",
-    Exit.UNDECIDED: "undecided",
-}
 
 
 def counted_verdicts(analysis: "RunAnalysis", metrics: Sequence[str]) -> Iterator[tuple["Comparison", "Verdict"]]:
@@ -201,22 +184,14 @@ def exit_of(verdicts: "Sequence[Verdict]") -> Exit:
     return Exit.UNDECIDED if not kinds or kinds & {Kind.UNDECIDED, Kind.NOT_JUDGED} else Exit.NOT_WORSE
 
 
-def junit_report(run: "Run", analysis: "RunAnalysis", rows: "Sequence[tuple[Comparison, Verdict]]") -> bytes:
+def junit_cases(analysis: "RunAnalysis", rows: "Sequence[tuple[Comparison, Verdict]]") -> Iterator[Case]:
     """A test case for each verdict: worse fails, undecided is skipped."""
     from vmtoll.model.verdict import Kind  # noqa: PLC0415
     from vmtoll.report.words import METRIC_LABELS, labels_of, sides_of, verdict_text  # noqa: PLC0415
 
     labels, sides = labels_of([comparison.scenario for comparison, _ in rows]), sides_of(analysis.comparisons)
-    suite = ElementTree.Element("testsuite", name=run.manifest.experiment.name, tests=str(len(rows)))
+    outcomes = {Kind.SLOWER: "failure", Kind.UNDECIDED: "skipped", Kind.NOT_JUDGED: "skipped"}
     for comparison, verdict in rows:
         name = f"{labels[comparison.scenario]}: {METRIC_LABELS[verdict.metric.name].label}"
-        case = ElementTree.SubElement(suite, "testcase", classname=f"vmtoll.ab.{comparison.arm}", name=name)
         message = verdict_text(verdict, sides(comparison))
-        if verdict.kind is Kind.SLOWER:
-            ElementTree.SubElement(case, "failure", message=message)
-        elif verdict.kind in (Kind.UNDECIDED, Kind.NOT_JUDGED):
-            ElementTree.SubElement(case, "skipped", message=message)
-    suite.set("failures", str(len(suite.findall("./testcase/failure"))))
-    suite.set("skipped", str(len(suite.findall("./testcase/skipped"))))
-    text: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
-    return text + b"\n"
+        yield Case(f"vmtoll.ab.{comparison.arm}", name, outcomes.get(verdict.kind, ""), message)

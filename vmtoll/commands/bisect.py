@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from vmtoll.commands.ab import Exit
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import ERROR, describe
 from vmtoll.commands.options import (
@@ -18,6 +17,7 @@ from vmtoll.commands.options import (
     ResultsOption,
     UntilOption,
 )
+from vmtoll.commands.outcome import Exit
 from vmtoll.commands.pair import lab_for, requests_of, requests_text
 from vmtoll.commands.progress import Progress
 from vmtoll.model.errors import UserError, VmtollError

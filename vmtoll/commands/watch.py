@@ -1,21 +1,20 @@
 """The command `watch`: an experiment every night on one test bed, and where the level of its figures changed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from xml.etree import ElementTree
 
 import typer
 
 from vmtoll.commands import values
-from vmtoll.commands.ab import Exit
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.conclude import conclude
 from vmtoll.commands.help import ERROR, describe
 from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ResultsOption, ScaleOption, percent
+from vmtoll.commands.outcome import Case, Exit, junit_report
 from vmtoll.commands.run import run_one
 from vmtoll.files import write_durably
 from vmtoll.model.errors import UserError
@@ -149,7 +148,7 @@ def _answer(
     code = exit_of(found, least)
     write_history(found, experiment, least, page, emulated=runs[-1].emulated)
     if junit:
-        write_durably(junit, junit_report(experiment, found, least))
+        write_durably(junit, junit_report(experiment, junit_cases(found, least)))
     if openmetrics:
         write_durably(openmetrics, openmetrics_text(experiment, found, least))
     if as_json:
@@ -205,25 +204,15 @@ def _document(history: "FigureHistory", least: float) -> dict[str, object]:
     }  # fmt: skip
 
 
-def junit_report(experiment: str, histories: "Sequence[FigureHistory]", least: float) -> bytes:
+def junit_cases(histories: "Sequence[FigureHistory]", least: float) -> Iterator[Case]:
     """A test case for each figure: worse fails, none in the newest night is an error, too few nights is skipped."""
     from vmtoll.report.words.history import facts_text, history_labels, state_text  # noqa: PLC0415
 
-    suite = ElementTree.Element("testsuite", name=experiment, tests=str(len(histories)))
     for history, label in zip(histories, history_labels(histories), strict=True):
-        case = ElementTree.SubElement(suite, "testcase", classname=f"vmtoll.watch.{history.arm}", name=label)
-        if history.is_worse(least):
-            failure = ElementTree.SubElement(case, "failure", message=state_text(history, least))
-            failure.text = facts_text(history.changes[-1].facts)
-        elif history.is_missing:
-            ElementTree.SubElement(case, "error", message=state_text(history, least))
-        elif history.needed:
-            ElementTree.SubElement(case, "skipped", message=state_text(history, least))
-    suite.set("failures", str(len(suite.findall("./testcase/failure"))))
-    suite.set("errors", str(len(suite.findall("./testcase/error"))))
-    suite.set("skipped", str(len(suite.findall("./testcase/skipped"))))
-    text: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
-    return text + b"\n"
+        is_worse = history.is_worse(least)
+        outcome = "failure" if is_worse else "error" if history.is_missing else "skipped" if history.needed else ""
+        text = facts_text(history.changes[-1].facts) if is_worse else None
+        yield Case(f"vmtoll.watch.{history.arm}", label, outcome, state_text(history, least), text)
 
 
 def openmetrics_text(experiment: str, histories: "Sequence[FigureHistory]", least: float) -> bytes:

@@ -13,7 +13,7 @@ from tests.support.history import BUILD, git, lighttz_history
 from tests.support.machines import EXPERIMENT, LIGHTTZ
 from tests.support.measured import run
 from vmtoll.commands import run as run_command
-from vmtoll.commands.ab import Exit
+from vmtoll.commands.outcome import Exit
 from vmtoll.commands.watch import watch
 from vmtoll.spec.catalog import Registry
 from vmtoll.statistics.change_points import FEWEST_NIGHTS, LEAST_NIGHTS

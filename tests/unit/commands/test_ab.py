@@ -10,7 +10,8 @@ from tests.support.synthetic_run import Row, Truth, make_run
 from vmtoll import cli
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
-from vmtoll.commands.ab import Exit, counted_verdicts, exit_of, junit_report
+from vmtoll.commands.ab import counted_verdicts, exit_of, junit_cases
+from vmtoll.commands.outcome import Exit, junit_report
 from vmtoll.model.metric import CPU, THROUGHPUT
 from vmtoll.model.verdict import Kind, Verdict
 
@@ -48,7 +49,7 @@ def test_the_junit_report_has_a_case_for_each_verdict(tmp_path: Path) -> None:
 
     run = load_run(make_run(tmp_path, Truth({"nginx": 1.0, "lighttz": 1.0}, noise=0.05, change=change)))
     analysis = analyse(run)
-    suite = ElementTree.fromstring(junit_report(run, analysis, list(counted_verdicts(analysis, ()))))
+    suite = ElementTree.fromstring(junit_report("page", junit_cases(analysis, list(counted_verdicts(analysis, ())))))
     assert {name: suite.get(name) for name in ("tests", "failures", "skipped")} == {
         "tests": "2", "failures": "1", "skipped": "1",
     }  # fmt: skip

@@ -49,7 +49,7 @@ def listed(tmp_path: Path) -> Path:
         (["--apply", "true", "--candidates", "{file}"], "--apply: must contain {candidate} or {folder}"),
         ([*APPLY, "--candidates", "{file}", "--server", "ngnix"], "vmtoll: servers[0]: unknown server 'ngnix'"),
         ([*APPLY, "--candidates", "{file}", "--good", "linux-6.9", "--bad", "linux-6.2"], "does not come before"),
-        ([*APPLY, "--git", "{folder}", "--good", "a", "--bad", "b"], "no git repository"),
+        ([*APPLY, "--git", "{folder}", "--good", "a", "--bad", "b"], "git: not a git repository"),
     ],
 )
 def test_an_error_is_no_verdict_and_leaves_nothing(

@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from tests.support.nights import NEW_KERNEL, make_nights
 from tests.support.synthetic_run import rate_load
 from vmtoll.analysis.history import FigureHistory, LevelChange, Night
-from vmtoll.commands.ab import Exit
+from vmtoll.commands.outcome import Exit
 from vmtoll.commands.watch import PAGE, watch
 from vmtoll.model.errors import UserError
 from vmtoll.model.metric import METRICS
