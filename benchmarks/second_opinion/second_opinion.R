@@ -351,6 +351,7 @@ why_undecided <- function(c) {
   if (!enough(c$low, c$unit, "difference") &&
         !enough(c$high, c$unit, "difference")) return("few-blocks")
   if (c$open) return("limit")
+  if (identical(c$s$low, c$s$mid) && identical(c$s$high, c$s$mid)) return("noise")
   difference <- 2 * min(above(c$mid, c$w, 0), below(c$mid, c$w, 0))
   if (difference < c$difference_level) return("findings")
   if (c$margin > 0) {

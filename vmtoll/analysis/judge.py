@@ -393,6 +393,8 @@ class Family:
             return VerdictReason.FEW_BLOCKS
         if evidence.limited:
             return VerdictReason.LIMIT
+        if evidence.bounds.low == evidence.bounds.mid == evidence.bounds.high:  # nothing widens them
+            return VerdictReason.NOISE
         mid, rho_weights = _row(self._mid, index), self.rho_weights[[index]]
         p = 2 * min(float(above(mid, rho_weights)[0]), float(below(mid, rho_weights)[0]))
         limit = math.log1p(self.margin or 0.0)
