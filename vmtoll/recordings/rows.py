@@ -49,15 +49,35 @@ class Row:
     host: str = ""
 
 
+def is_judge_file(file: Path) -> bool:
+    """Return whether a file begins as a judge file: with the heading of its columns, or a row as JSON.
+
+    Raises UserError for a file that cannot be read.
+    """
+    if file.is_dir():  # a tool's
+        return False
+    first = next((line for line in _text(file).splitlines() if line.strip()), "")
+    if not first.lstrip().startswith("{"):
+        return {"block", "side"} <= {key.strip().strip('"') for key in first.split(",")}
+    try:
+        return {"block", "side"} <= set(json.loads(first))
+    except (ValueError, TypeError):
+        return False
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{file}: {cause_of(error)}") from error
+
+
 def read_rows(file: Path) -> list[Row]:
     """The rows of a judge file: JSON lines if it begins with `{`, else CSV with a heading.
 
     Raises UserError with the line of the first one that is wrong.
     """
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{file}: {cause_of(error)}") from error
+    text = _text(file)
     rows, places = list[Row](), dict[tuple[Any, ...], int]()
     for line, keys in _json_lines(text, file) if text.lstrip().startswith("{") else _csv_lines(text, file):
         try:
@@ -141,3 +161,11 @@ def _number(given: Any) -> float:
         return math.nan if isinstance(given, bool) else float(given)
     except (TypeError, ValueError):
         raise ValueError(f"value: {given!r} is not a number") from None
+
+
+def row_line(row: Row) -> str:
+    """A row as a line of JSON, without keys that have their default."""
+    keys = vars(row.value) | {"block": row.block, "side": row.side, "boot": row.boot, "host": row.host}
+    empty = {"better": None, "benchmark": "", "unit": "", "replicate": 1, "boot": 1, "host": "", "failed": 0}
+    wanted = [*REQUIRED, *OPTIONAL]
+    return json.dumps({key: keys[key] for key in wanted if keys[key] != empty.get(key)})
