@@ -345,7 +345,7 @@ class Family:
             assert by_every_block or kind is Kind.EQUIVALENT or _excludes_zero(interval)
             return judged
         assert not _excludes_zero(interval)
-        needed, detectable = self._needed_and_detectable(index)
+        needed, detectable = self.needed_and_detectable(index)
         return replace(judged, because=self._because(index), blocks_needed=needed, detectable=detectable)
 
     def _mean(self, fits: Fits, series: Series, index: int) -> float | None:
@@ -405,7 +405,7 @@ class Family:
         )  # fmt: skip
         return VerdictReason.FINDINGS if is_settled else VerdictReason.NOISE
 
-    def _needed_and_detectable(self, index: int) -> tuple[int | None, float | None]:
+    def needed_and_detectable(self, index: int) -> tuple[int | None, float | None]:
         """(how many more blocks would show the margin, the least difference that these blocks could have shown, a
         fraction), both with 80% power. None if no number of blocks helps, or the difference is too large to plan for.
         """

@@ -29,7 +29,7 @@ from vmtoll.model.verdict import Cause
 from vmtoll.statistics.series import Series, is_skewed
 from vmtoll.statistics.thresholds import NATURAL_FACTOR
 
-_LOG_NATURAL = math.log(NATURAL_FACTOR)
+LOG_NATURAL = math.log(NATURAL_FACTOR)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Pairs:
         """
         widths: tuple[dict[Code | Cause, float], ...] = defaultdict(float), defaultdict(float)
         natural_limit = (
-            max(self.bounds.mid.values, default=0.0) - min(self.bounds.mid.values, default=0.0) + _LOG_NATURAL
+            max(self.bounds.mid.values, default=0.0) - min(self.bounds.mid.values, default=0.0) + LOG_NATURAL
         )
         for block in self.bounds.mid.blocks:
             for index, side in enumerate(self.sides):
@@ -142,15 +142,15 @@ def pair(
     """Pair two selections of trials."""
     sides = sides_of(run, baseline, compared, measure)
     blocks = _blocks(sides[0]), _blocks(sides[1])
-    bounds, capped = _bounds(blocks)
+    bounds, capped = bounds_of(blocks)
     return Pairs(*sides, bounds, blocks, capped=capped)
 
 
-def _bounds(blocks: tuple[Mapping[int, SideBlock], Mapping[int, SideBlock]]) -> tuple[Bounds, tuple[bool, bool]]:
+def bounds_of(blocks: tuple[Mapping[int, SideBlock], Mapping[int, SideBlock]]) -> tuple[Bounds, tuple[bool, bool]]:
     mids = [block.mid for side in blocks for block in side.values() if block.mid is not None]
     if not mids:
         return Bounds(Series((), ()), Series((), ()), Series((), ())), (False, False)
-    floor, ceiling = min(mids) - _LOG_NATURAL, max(mids) + _LOG_NATURAL
+    floor, ceiling = min(mids) - LOG_NATURAL, max(mids) + LOG_NATURAL
     lows, middles, highs = {}, {}, {}
     capped = [False, False]
     for number in sorted(blocks[0].keys() & blocks[1].keys()):
@@ -173,7 +173,7 @@ def _blocks(side: Side) -> dict[int, SideBlock]:
     sign, figures = side.measure.sign, [o.figure for o in side.outcomes if o.figure]
     if not figures:
         return {}
-    worst = min(sign * math.log(p.value) for p in figures) - _LOG_NATURAL
+    worst = min(sign * math.log(p.value) for p in figures) - LOG_NATURAL
     blocks: dict[int, list[TrialOutcome]] = {}
     for outcome in side.outcomes:
         blocks.setdefault(outcome.trial.block, []).append(outcome)
@@ -188,12 +188,14 @@ def _block(members: Sequence[TrialOutcome], sign: int, worst: float) -> SideBloc
     bad = [end[0] for end in ends] + lost
     good = [end[1] for end in ends] + at_best
     mid = [sign * log_of(p.value) for p in figures]
-    mean_without_lost = _mean([end[0] for end in ends])
-    lost_part = (mean_without_lost or 0.0) - (_mean(bad) or 0.0) if lost and figures else 0.0
-    return SideBlock(_mean(bad), _mean(mid), _mean(good), lost_part if math.isfinite(lost_part) else 0.0)
+    mean_without_lost = mean_of_block([end[0] for end in ends])
+    lost_part = (mean_without_lost or 0.0) - (mean_of_block(bad) or 0.0) if lost and figures else 0.0
+    return SideBlock(
+        mean_of_block(bad), mean_of_block(mid), mean_of_block(good), lost_part if math.isfinite(lost_part) else 0.0
+    )
 
 
-def _mean(values: Sequence[float]) -> float | None:
+def mean_of_block(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values and not _mixed(values) else -math.inf if values else None
 
 
