@@ -10,11 +10,13 @@ import numpy as np
 from hdrh.histogram import HdrHistogram
 from scipy.stats import norm
 
-from vmtoll.model.columns import CROSSCHECK, to_csv
+from vmtoll.model.columns import to_csv
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load, LoadKind
+from vmtoll.model.table import columns_of
 from vmtoll.model.trial import (
+    CROSSCHECK,
     METAL,
     Accelerator,
     Arm,
@@ -27,7 +29,6 @@ from vmtoll.model.trial import (
     Resources,
     Scenario,
     TrialRecord,
-    figures_of,
     kind_of,
     to_json,
     trial_name,
@@ -188,7 +189,7 @@ def _fields_of(row: Row, group: type, prefix: str = "") -> Row:
 def _measurement(row: Row, role: Role, prefix: str, histogram: str | None) -> Measurement | None:
     if not row.get(f"{prefix}tool"):
         return None
-    columns = [figure.name for figure in figures_of(Measurement)]
+    columns = [each.name for each in columns_of(Measurement) if each.name != "tool"]
     figures = {name: row[prefix + name] for name in columns if row.get(prefix + name) is not None}
     machine_cpu = row.get(f"{prefix}machine_cpu")
     bare = Measurement(role=role, tool=row[f"{prefix}tool"], histogram=histogram, machine_cpu=machine_cpu)

@@ -13,10 +13,11 @@ from vmtoll.analysis.pairs import Bounds, less_limited
 from vmtoll.analysis.refusals import notes, refusals_of
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.selection import FAILURE_COUNTS, Figures, Selection, column_of, figures_of_sides, select_trials
-from vmtoll.model.columns import CROSSCHECK, table_schema
 from vmtoll.model.experiment import Claim, Estimator
 from vmtoll.model.finding import Role
 from vmtoll.model.metric import THROUGHPUT
+from vmtoll.model.table import columns_of
+from vmtoll.model.trial import CROSSCHECK, TrialRecord
 from vmtoll.model.verdict import (
     BlockEffect,
     ClaimResult,
@@ -32,7 +33,7 @@ from vmtoll.statistics.series import Floats, Series, autocorrelation, fit, lower
 from vmtoll.statistics.student import Interval
 from vmtoll.statistics.thresholds import ALPHA, MIN_BLOCKS, SPREAD_FLOOR
 
-UNITS = {column["name"]: column["unit"] for column in table_schema()["fields"]}
+UNITS = {column.name: column.unit for column in columns_of(TrialRecord)}
 UNITS |= {"peak_goodput_rps": "1/s", "goodput_knee_rps": "1/s"}
 
 

@@ -11,11 +11,11 @@ from vmtoll.analysis.pairs import pair, role_of
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.sets import is_rate, quantity_of
 from vmtoll.analysis.sides import Measure, sides_of
-from vmtoll.model.columns import CROSSCHECK, value_of
+from vmtoll.model.columns import value_of
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.load import Load, NeighbourLoad
 from vmtoll.model.metric import LATENCY_P99, Loop, loop_of
-from vmtoll.model.trial import Arm, Scenario, TrialRecord
+from vmtoll.model.trial import CROSSCHECK, Arm, Scenario, TrialRecord
 from vmtoll.model.verdict import Estimate
 from vmtoll.statistics.student import mean_of
 

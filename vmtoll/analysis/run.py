@@ -13,15 +13,16 @@ import pandas as pd
 from vmtoll.analysis.histograms import Floats
 from vmtoll.analysis.sets import Disturbance
 from vmtoll.analysis.thinning import latencies
-from vmtoll.model.columns import COLUMNS, flat, table_schema
+from vmtoll.model.columns import COLUMNS, flat
 from vmtoll.model.facts import HostFacts
 from vmtoll.model.finding import Role
 from vmtoll.model.hardware import Hardware, hardware_below_guests, hardware_of
 from vmtoll.model.service import ServicePage
+from vmtoll.model.table import columns_of
 from vmtoll.model.trial import Accelerator, Arm, ClientPlace, MachineKind, Scenario, TrialRecord, last_attempts
 from vmtoll.runs import folder
 
-_KINDS = {column["name"]: column["type"] for column in table_schema()["fields"]}
+_KINDS = {column.name: column.kind for column in columns_of(TrialRecord)}
 
 
 @dataclass(frozen=True)

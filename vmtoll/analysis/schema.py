@@ -3,25 +3,37 @@
 import json
 from functools import cache
 
-from vmtoll.model.columns import Column, Schema, table_schema
-from vmtoll.model.host_columns import hosts_schema
-from vmtoll.model.verdict_columns import claims_schema, effects_schema, verdicts_schema
+from vmtoll.model.host_columns import HostRow
+from vmtoll.model.table import Column, Schema, schema_of
+from vmtoll.model.trial import TrialRecord
+from vmtoll.model.verdict_columns import ClaimRow, EffectRow, VerdictRow
 from vmtoll.paths import PROJECT
 
 FOLDER = PROJECT / "results" / "schema"
 
 Fields = list[Column]
-MODEL_SCHEMAS = {
-    "trials": table_schema, "verdicts": verdicts_schema, "effects": effects_schema, "claims": claims_schema,
-    "hosts": hosts_schema,
+# Table → the class of its rows, what they are, its key.
+MODEL_TABLES: dict[str, tuple[type, str, tuple[str, ...]]] = {
+    "trials": (TrialRecord, "One row per attempt at a trial: what was sent, what came back, what it cost, what the"
+     " gates found. Empty: not measured. Units are in the names.", ("run_id", "block", "order", "attempt")),
+    "verdicts": (VerdictRow, "One row per scenario, environment and metric that applies to the kind of load, and per"
+     " tuning step. It says whether the difference between the two sides is real, and how large it is. Ratios are"
+     " compared ÷ baseline.", ()),
+    "effects": (EffectRow, "One row per block of each row of verdicts, and of each A/A control: the effects that the"
+     " block may have had. Ratios are compared ÷ baseline. With verdicts they give every interval.", ()),
+    "claims": (ClaimRow, "One row per published claim of the experiment: confirmed, refuted or inconclusive here, and"
+     " why. Ratios are of ÷ over; a claim about one side has levels in its unit instead.", ()),
+    "hosts": (HostRow, "One row per machine of a run: what it reported of itself, or the inventory stated. Empty: not"
+     " known.", ("run_id", "host")),
 }  # fmt: skip
 
 
 @cache
 def schema(table: str) -> Schema:
     """The schema of a table: `trials`, `summaries`, `verdicts`, `effects`, `claims`, `percentiles`, …"""
-    if table in MODEL_SCHEMAS:
-        return MODEL_SCHEMAS[table]()
+    if table in MODEL_TABLES:
+        row, description, key = MODEL_TABLES[table]
+        return schema_of(row, table, description, key)
     content: Schema = json.loads((FOLDER / f"{table}.json").read_text(encoding="utf-8"))
     return content
 

@@ -18,9 +18,8 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from vmtoll.model.columns import CROSSCHECK
 from vmtoll.model.finding import Code, Finding, Role
-from vmtoll.model.trial import Measurement, TrialRecord
+from vmtoll.model.trial import CROSSCHECK, Measurement, TrialRecord
 from vmtoll.model.verdict import Cause
 from vmtoll.statistics.thresholds import BACKGROUND_PCT, CLOCK_STEP_S, COLD_SHARE, NATURAL_FACTOR, STEAL_PCT
 

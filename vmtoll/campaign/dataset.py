@@ -34,8 +34,7 @@ from vmtoll.model.host_columns import FACETS
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
 from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.trial import Accelerator, Arm, Scenario
-from vmtoll.model.verdict import Doubt, Kind, NamedMetric, VerdictReason
-from vmtoll.model.verdict_columns import doubts_of
+from vmtoll.model.verdict import Doubt, Kind, NamedMetric, VerdictReason, doubts_of
 
 COLUMNS = 30_000  # of all files that a query reads: DuckDB holds metadata on each column of each file
 Result = TypeVar("Result")

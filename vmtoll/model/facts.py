@@ -1,11 +1,13 @@
 """The facts of a machine, in one table: how each fact limits a comparison."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+from vmtoll.model.table import Described
 
 Facts = dict[str, Any]  # by name, whatever they are about
 
@@ -24,6 +26,29 @@ class ServerFacts(BaseModel):
     tls: dict[str, dict[str, Any]] = {}
 
 
+@dataclass(frozen=True)
+class Fact:
+    """A fact of two machines that are compared: they may differ in it only where the experiment declares it. `boot`:
+    metal and guest differ in it even with the same root filesystem, so it is declared by default. `lasting`: two runs
+    count as measured on alike machines only if this fact is the same.
+    """
+
+    label: str
+    boot: bool = True
+    lasting: bool = False
+    name: str = ""
+
+
+def _known(doc: str = "", fact: Fact | None = None, *, default: Any = None, **options: Any) -> Any:
+    """A field of HostFacts. `doc`: of its column in the table of hosts; `options` as in Described."""
+    described = (Described(doc=doc, required=False, **options),) if doc else ()
+    return Field(default=default, json_schema_extra={"columns": described, "fact": fact})  # type: ignore[dict-item]
+
+
+def _mitigations_text(states: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {state}" for name, state in sorted(states.items()))
+
+
 class HostFacts(BaseModel):
     """Facts of a machine, an entry of hosts.json. None, or empty: not recorded.
 
@@ -33,39 +58,45 @@ class HostFacts(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    role: str = "machine"
-    environment: str | None = None
-    workers: int | None = None
-    release: str | None = None
-    kernel: str | None = None
-    cmdline: str | None = None
-    cpu_model: str | None = None
-    cpus_allowed: int | None = None
-    stepping: str | None = None
-    microcode: str | None = None
-    sockets: int | None = None
-    mitigations: dict[str, str] = {}
-    governor: str | None = None
-    smt: str | None = None
-    numa_nodes: int | None = None
-    clock_source: str | None = None
+    role: str = _known("client, sut (under test), kvm_host, …", default="machine")
+    environment: str | None = _known("environment of a machine under test")
+    workers: int | None = _known(fact=Fact("workers", boot=False))
+    release: str | None = _known("operating system, as Debian 13", Fact("operating system", boot=False, lasting=True))
+    kernel: str | None = _known("release of its kernel", Fact("kernel", lasting=True))
+    cmdline: str | None = _known(fact=Fact("kernel command line"))
+    cpu_model: str | None = _known("model of its CPU, as the kernel names it", Fact("CPU model", lasting=True))
+    cpus_allowed: int | None = _known("CPUs that a process may use", Fact("CPUs", lasting=True))
+    stepping: str | None = _known("family, model and stepping of its CPU, by numbers", before="cpus_allowed")
+    microcode: str | None = _known("revision of the microcode", Fact("microcode"), before="cpus_allowed")
+    sockets: int | None = _known("sockets with a CPU", before="cpus_allowed")
+    mitigations: dict[str, str] = _known(
+        "state of each vulnerability, as /sys says it", Fact("mitigations"), default={}, value=_mitigations_text
+    )
+    governor: str | None = _known("CPU frequency governor", Fact("CPU frequency governor"))
+    smt: str | None = _known(
+        "whether siblings of a core are online, as /sys says it", Fact("SMT"), before="mitigations"
+    )
+    numa_nodes: int | None = _known("NUMA nodes", Fact("NUMA nodes"), before="mitigations")
+    clock_source: str | None = _known("clock source", Fact("clock source"))
     cpu_latency_us: int | None = None
-    memory_kib: int | None = None
-    virtualization: str | None = None
-    container: str | None = None
+    memory_kib: int | None = _known("memory", Fact("memory", lasting=True), before="mitigations")
+    virtualization: str | None = _known(
+        "what it is a guest of, by systemd-detect-virt", Fact("virtualization", lasting=True)
+    )
+    container: str | None = _known(fact=Fact("container"))
     hypervisor: dict[str, bool | str | None] = {}
     kvm_modules: list[str] = []
     kvm_flags: list[str] = []
     crypto_flags: list[str] = []
-    nic: str | None = None
-    sysctls: dict[str, str] = {}
-    packages: dict[str, str] = {}
-    servers: dict[str, ServerFacts] = {}
-    content_digest: str | None = None
-    libvirt_version: str | None = None
-    qemu_version: str | None = None
+    nic: str | None = _known("driver and MTU of each network card", Fact("network card"), name="nic_driver")
+    sysctls: dict[str, str] = _known(fact=Fact("kernel parameters", boot=False), default={})
+    packages: dict[str, str] = _known(fact=Fact("packages", boot=False), default={})
+    servers: dict[str, ServerFacts] = _known(fact=Fact("servers", boot=False), default={})
+    content_digest: str | None = _known(fact=Fact("site content", boot=False))
+    libvirt_version: str | None = _known("version of libvirt, of a KVM host", before="nic_driver")
+    qemu_version: str | None = _known("version of QEMU, of a KVM host", before="libvirt_version")
     domains: dict[str, str] = {}
-    hardware: str | None = None
+    hardware: str | None = _known("the platform below: native, nested, emulated, unknown", before="qemu_version")
 
     @property
     def is_kvm_host(self) -> bool:
@@ -86,45 +117,17 @@ def kvm_hosts(hosts: Mapping[str, HostFacts]) -> dict[str, HostFacts]:
     return {name: facts for name, facts in hosts.items() if facts.is_kvm_host}
 
 
-@dataclass(frozen=True)
-class Fact:
-    """`label`: for readers. `compared`: two machines of a comparison may differ in this fact only where the experiment
-    declares it. `boot`: metal and guest differ in it even with the same root filesystem, so it is declared by default.
-    `lasting`: two runs count as measured on alike machines only if this fact is the same.
-    """
-
-    name: str
-    label: str
-    compared: bool = True
-    boot: bool = True
-    lasting: bool = False
+def _facts() -> Iterator[Fact]:
+    for name, info in HostFacts.model_fields.items():
+        extra: Any = info.json_schema_extra
+        if extra and extra["fact"]:
+            yield replace(extra["fact"], name=name)
 
 
-FACTS = (
-    Fact("release", "operating system", boot=False, lasting=True),
-    Fact("kernel", "kernel", lasting=True),
-    Fact("cmdline", "kernel command line"),
-    Fact("cpu_model", "CPU model", lasting=True),
-    Fact("cpus_allowed", "CPUs", lasting=True),
-    Fact("microcode", "microcode"),
-    Fact("mitigations", "mitigations"),
-    Fact("governor", "CPU frequency governor"),
-    Fact("smt", "SMT"),
-    Fact("numa_nodes", "NUMA nodes"),
-    Fact("clock_source", "clock source"),
-    Fact("memory_kib", "memory", lasting=True),
-    Fact("virtualization", "virtualization", lasting=True),
-    Fact("container", "container"),
-    Fact("nic", "network card"),
-    Fact("sysctls", "kernel parameters", boot=False),
-    Fact("packages", "packages", boot=False),
-    Fact("servers", "servers", boot=False),
-    Fact("content_digest", "site content", boot=False),
-    Fact("workers", "workers", boot=False),
-)
+FACTS = tuple(sorted(_facts(), key=lambda fact: fact.name == "workers"))
 # Firmware tables and the kernel's own layout take some pages more or less of equal machines.
 _MEMORY_TOLERANCE_KIB = 1024
-COMPARED = [fact.name for fact in FACTS if fact.compared]
+COMPARED = [fact.name for fact in FACTS]
 ALWAYS_DIFFER = [fact.name for fact in FACTS if fact.boot]
 # What makes a container another environment than its machine, whose kernel it shares.
 OF_A_CONTAINER = ["virtualization", "container", "nic"]

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from vmtoll.model.table import column, nested
+
 
 class LoadKind(StrEnum):
     """CLOSED: users who wait for each answer. RATE and SHARE: an open loop, in requests per second or as a share of
@@ -17,24 +19,25 @@ class LoadKind(StrEnum):
 
 @dataclass(frozen=True)
 class NeighbourLoad:
-    """The constant rate on the neighbour: `value` requests per second (RATE), or a share of the capacity (SHARE)."""
+    """The constant rate on the neighbour: RATE or SHARE."""
 
-    kind: LoadKind
-    value: float
+    kind: LoadKind = column("rate or share: the load on the neighbour; empty without one")
+    value: float = column("requests per second or the share, by neighbour_kind")
 
 
 @dataclass(frozen=True)
 class Load:
-    """One offered load. `value`: users, requests per second, a share, or a search's deadline in ms, by `kind`.
+    """One offered load; a search has its deadline in ms as its value."""
 
-    `guests`: number of guests of one host that share the load, None where the workload does not set it; `neighbour`:
-    the load of a further guest on that host, None without one.
-    """
-
-    kind: LoadKind
-    value: float
-    guests: int | None = None
-    neighbour: NeighbourLoad | None = None
+    kind: LoadKind = column(
+        "closed (users), rate (open loop), share (open loop, of the closed-loop capacity)", name="load_kind"
+    )
+    value: float = column("users, requests per second, or the share, by load_kind", name="load_value")
+    guests: int | None = column(
+        "guests that the workload spreads its load over; empty where it does not say", name="load_guests", least=1,
+        default=None,
+    )  # fmt: skip
+    neighbour: NeighbourLoad | None = nested(prefix="neighbour_", default=None)  # of a further guest on the same host
 
     @property
     def is_open(self) -> bool:

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
@@ -15,6 +15,7 @@ from vmtoll.model.load import Load
 from vmtoll.model.machine_cpu import MachineCpu
 from vmtoll.model.operation import OperationTimes
 from vmtoll.model.percentiles import FEWEST
+from vmtoll.model.table import Described, Part, column, columns, columns_of, nested
 
 METAL = "metal"
 # Environments that are a container on a host of the inventory: with its own network card (veth on a bridge), or
@@ -66,12 +67,12 @@ class ClientPlace(StrEnum):
 
 @dataclass(frozen=True)
 class Arm:
-    """One side of a comparison: an environment (`metal`, or a guest's profile) and its replicate. Replicate 1 is the
-    first measurement in a block; 2, the A/A control, is the second.
-    """
+    """One side of a comparison: an environment and its replicate."""
 
-    environment: str
-    replicate: int = 1
+    environment: str = column("metal, a container, a guest's profile (kvm-…), or a change or an operation of one")
+    replicate: int = column(
+        "1, or 2 for the A/A control: the same environment measured again in the block", "none", least=1, default=1
+    )
 
     def __str__(self) -> str:
         return self.environment if self.replicate == 1 else f"{self.environment}#{self.replicate}"
@@ -86,9 +87,9 @@ class Arm:
 class Scenario:
     """A server under a load, compared between arms."""
 
-    server: str
-    workload: str
-    load: Load
+    server: str = column("server under measurement")
+    workload: str = column("what was sent, and how")
+    load: Load = nested()
 
     @property
     def sort_key(self) -> tuple[Any, ...]:
@@ -119,9 +120,9 @@ def trial_name(block: int, order: int, attempt: int) -> str:
     return f"b{block:03d}-o{order:03d}-a{attempt}"
 
 
-def figure(description: str) -> Any:
-    """A field that may be missing, with its description for the published schema; its name contains its unit."""
-    return field(default=None, metadata={"description": description})
+def figure(description: str, **options: Any) -> Any:
+    """A field that may be missing, with its column of trials.csv; its name contains its unit."""
+    return column(description, default=None, **options)
 
 
 _SERVICE_TIME = (
@@ -193,17 +194,16 @@ class Times:
         return value
 
 
-def _statistics_of(what: str, *statistics: str) -> dict[str, Any]:
-    """Metadata of a field of Times: the statistics that have a column, and what they are of, for the schema."""
-    return {"what": what, "statistics": statistics}
+def _times(kind: str, what: str, *statistics: str) -> list[Described]:
+    """The columns of a field of Times: its statistics of `what`."""
+    return [
+        Described(doc=f"{_STATISTICS[each]} {what}", name=f"{kind}_{each}_us", source=f"{kind}.{each}_us")
+        for each in statistics
+    ]
 
 
-class Figure(NamedTuple):
-    """A column of trials.csv: its name, its type, what it holds."""
-
-    name: str
-    type: str
-    description: str
+def _tool_figure(name: str, doc: str) -> Described:
+    return Described(doc=doc, name=name, source="tool_figures", kind="number", value=lambda figures: figures.get(name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,25 +220,25 @@ class Offered:
     capacity_high_rps: float | None = figure("upper end of its 95% interval")
     capacity_trials: int | None = figure("trials that it is the mean of")
     deadline_ms: float | None = figure("deadline of the goodput")
-    arrivals: str | None = figure("open loop: poisson (random) or constant (even intervals); older runs: constant")
+    arrivals: str | None = figure(
+        "open loop: poisson (random) or constant (even intervals); older runs: constant", unit="1"
+    )
     arrivals_seed: int | None = figure("what the schedule of random arrivals was drawn from; empty for even ones")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """One tool's measured load. `histogram`: file of its latencies in the run's folder, None where it logs none.
-    `machine_cpu`: CPU that the physical machine spent on the arm; None where it is not seen.
-    """
+    """One tool's measured load."""
 
     role: Role
-    tool: str
-    histogram: str | None = None
+    tool: str = column("load tool")
+    histogram: str | None = None  # file of its latencies in the run's folder, None where it logs none
     requests: int | None = figure("requests planned")
     duration_s: float | None = figure("wall clock around the tool; several clients: first start to last end")
     transactions: int | None = figure("responses that the tool counted")
     successful: int | None = figure("requests answered with success")
     failed: int | None = figure("requests that failed")
-    availability_pct: float | None = figure("share of requests that the tool calls successful")
+    availability_pct: float | None = figure("share of requests that the tool calls successful", most=100)
     transferred_mb: float | None = figure("bytes of the responses, 10⁶ bytes")
     throughput_rps: float | None = figure(
         "responses per second of wall clock. Closed loop of a tool that logs its requests: of the time in which all "
@@ -260,14 +260,16 @@ class Measurement:
     late_answers: int | None = figure(
         "with and without an operation: answers later than a second after their intended send"
     )
-    tool_figures: Mapping[str, float] = field(default_factory=dict)
-    service_time: Times = field(
-        default=Times(), metadata=_statistics_of(_SERVICE_TIME, "mean", "p50", "p90", "p99", "p999")
+    tool_figures: Mapping[str, float] = columns(
+        *(_tool_figure(name, doc) for name, doc in TOOL_FIGURES.items()), default_factory=dict
     )
-    response_time: Times = field(
-        default=Times(), metadata=_statistics_of(_RESPONSE_TIME, "mean", "p50", "p90", "p99", "p999", "max")
+    service_time: Times = columns(
+        *_times("service_time", _SERVICE_TIME, "mean", "p50", "p90", "p99", "p999"), default=Times()
     )
-    lateness: Times = field(default=Times(), metadata=_statistics_of(_LATENESS, "p99", "max"))
+    response_time: Times = columns(
+        *_times("response_time", _RESPONSE_TIME, "mean", "p50", "p90", "p99", "p999", "max"), default=Times()
+    )
+    lateness: Times = columns(*_times("lateness", _LATENESS, "p99", "max"), default=Times())
     dropped_figures: int | None = figure(
         "impossible values of the tool's summary that were left out: `nan`, `inf`, a percentile of fewer "
         "requests than it needs, percentiles that do not rise"
@@ -286,9 +288,9 @@ class Measurement:
         "empty for a tool on the guest or in the container itself"
     )
     host_cpu_us_per_request: float | None = figure("guests, containers: the same per request")
-    machine_cpu: MachineCpu | None = None
-    server_time: Times = field(default=Times(), metadata=_statistics_of(_SERVER_TIME, "p50", "p99", "p999"))
-    server_loop_lag: Times = field(default=Times(), metadata=_statistics_of(_LOOP_LAG, "p50", "p99", "p999"))
+    machine_cpu: MachineCpu | None = None  # that the physical machine spent on the arm; None where it is not seen
+    server_time: Times = columns(*_times("server_time", _SERVER_TIME, "p50", "p99", "p999"), default=Times())
+    server_loop_lag: Times = columns(*_times("server_loop_lag", _LOOP_LAG, "p50", "p99", "p999"), default=Times())
     steal_pct: float | None = figure(_STEAL)
     host_steal_pct: float | None = figure(
         "CPU time that the host's own hypervisor took away, of the host's CPUs under the SUT; empty for a SUT without "
@@ -301,9 +303,9 @@ class Measurement:
         "the one with most background CPU"
     )
     host_cpus: int | None = figure("CPUs of the host that `host_steal_pct` and `host_background_cpu_pct` are shares of")
-    cpu_mhz_spread_pct: float | None = figure(_MHZ_SPREAD)
+    cpu_mhz_spread_pct: float | None = figure(_MHZ_SPREAD, most=100)
     clock_step_ms: float | None = figure(_CLOCK_STEP)
-    warmup_slower_pct: float | None = figure(_WARMUP_SLOWER)
+    warmup_slower_pct: float | None = figure(_WARMUP_SLOWER, most=100)
     retransmitted_segments: int | None = figure("TCP segments sent again, client and SUT together")
     retransmission_timeouts: int | None = figure(
         "times that TCP waited in vain for an acknowledgement, client and SUT together: timeouts and loss probes"
@@ -358,25 +360,11 @@ class Measurement:
 
 # Column of trials.csv → its kind of times and its statistic.
 TIME_COLUMNS = {
-    f"{kind.name}_{statistic}_us": (kind.name, statistic)
-    for kind in fields(Measurement)
-    for statistic in kind.metadata.get("statistics", ())
+    each.name: (kind, statistic.removesuffix("_us"))
+    for each in columns_of(Measurement)
+    for kind, _, statistic in [each.source.partition(".")]
+    if statistic
 }
-
-
-def figures_of(group: type) -> list[Figure]:
-    """The columns of trials.csv that a dataclass of this module has, in their order."""
-    columns: list[Figure] = []
-    for kept in fields(group):
-        if kept.name == "tool_figures":
-            columns += [Figure(name, "float | None", text) for name, text in TOOL_FIGURES.items()]
-        elif "statistics" in kept.metadata:
-            for statistic in kept.metadata["statistics"]:
-                text = f"{_STATISTICS[statistic]} {kept.metadata['what']}"
-                columns.append(Figure(f"{kept.name}_{statistic}_us", "float | None", text))
-        elif kept.metadata:
-            columns.append(Figure(kept.name, str(kept.type), kept.metadata["description"]))
-    return columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -431,7 +419,7 @@ class Conditions:
     )
     background_cpu_pct: float | None = figure(_BACKGROUND)
     host_background_cpu_pct: float | None = figure(_HOST_BACKGROUND)
-    cpu_mhz_spread_pct: float | None = figure(_MHZ_SPREAD)
+    cpu_mhz_spread_pct: float | None = figure(_MHZ_SPREAD, most=100)
     guests_paused: int | None = figure(
         "idle guests on the physical machine under test, paused during the trial; empty where none idled there"
     )
@@ -444,7 +432,7 @@ class Conditions:
     longest_gap_ms: float | None = figure(
         "longest time without any data at the client, ±50 ms (loads under 2 s: ±20 ms); several: the worst"
     )
-    warmup_slower_pct: float | None = figure(_WARMUP_SLOWER)
+    warmup_slower_pct: float | None = figure(_WARMUP_SLOWER, most=100)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -459,44 +447,82 @@ class Counts:
     bodies_wrong: int | None = figure("of these, how many differed")
 
 
+CROSSCHECK = "crosscheck_"
+# A figure that both the primary tool and the whole trial have is the same: one column.
+_OF_TRIAL = [each.name for group in (Resources, Conditions, Counts) for each in columns_of(group)]
+
+
+def _codes_text(findings: Sequence[Finding]) -> str:
+    codes = [f"{each.code}@crosscheck" if each.role is Role.CROSSCHECK else str(each.code) for each in findings]
+    return " ".join(dict.fromkeys(codes))
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrialRecord:
-    """One attempt at a trial, a line of trials.jsonl. `measurements`: the primary one first, empty where it failed.
-
-    `boot`: of the machines under test in this run, from 1; blocks of one boot are consecutive. `hardware`: what the
-    machine's host runs on; `release`: the machine's operating system, as `Debian 13`; `clients`: machines that sent the
-    load together; `guests`: machines under test that shared the load; `loaded_s`: wall clock under load: warm-up,
-    measurements, and a capacity measured for the trial; `fixed_cost_s`: wall clock of the trial less `loaded_s`;
-    `operation`: when the arm's operation was, in an experiment with `during`; `density`: what each guest got, in one
-    with `density`.
-    """
+    """One attempt at a trial, a line of trials.jsonl."""
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    run_id: str
-    block: int
-    order: int
-    attempt: int
-    arm: Arm
-    accelerator: Accelerator
-    scenario: Scenario
-    client: ClientPlace
-    clients: int
-    guests: int
-    started_at: str
-    boot: int = 1
-    offered: Offered = Offered()
-    measurements: tuple[Measurement, ...] = ()
-    resources: Resources = Resources()
-    conditions: Conditions = Conditions()
-    counts: Counts = Counts()
-    findings: tuple[Finding, ...] = ()
-    fixed_cost_s: float = 0.0
-    loaded_s: float | None = None
-    hardware: Hardware = Hardware.UNKNOWN
-    release: str = "unknown"
-    operation: OperationTimes | None = None
-    density: DensityFigures | None = None
+    run_id: str = column("the run that the trial belongs to")
+    block: int = column("block, from 1; each scenario occurs once in a block", "none", least=1)
+    order: int = column(
+        "place within the block, from 1; the arms of a scenario follow each other, reversed in every other block",
+        "none", least=1,
+    )  # fmt: skip
+    attempt: int = column("attempt at this trial, from 1", "none", least=1)
+    arm: Arm = nested()
+    accelerator: Accelerator = column(
+        "what ran the machine's code: none (metal, container), kvm, tcg (software emulation)"
+    )
+    scenario: Scenario = nested(unit="none")
+    client: ClientPlace = column(
+        "where the load tool ran: remote (on the clients) or localhost (on the machine under test)"
+    )
+    clients: int = column(
+        "machines that sent the load together; mail and a ramp are sent by the first client alone", "none", least=1
+    )
+    guests: int = column("machines under test that shared the load; their CPU and memory are added up", "none", least=1)
+    started_at: str = column("start of the measured load, UTC, ISO 8601", kind="datetime")
+    boot: int = column(
+        "boot of the machines under test in this run, from 1; the blocks of a boot follow each other", "none", least=1,
+        before="order", default=1,
+    )  # fmt: skip
+    offered: Offered = nested(default=Offered())
+    # The primary one first, empty where it failed.
+    measurements: tuple[Measurement, ...] = nested(
+        Part(of=Measurement, source="primary", without=_OF_TRIAL),
+        Part(of=Measurement, source="crosscheck", prefix=CROSSCHECK, whose="cross-check: "),
+        default=(),
+    )
+    resources: Resources = nested(default=Resources())
+    conditions: Conditions = nested(default=Conditions())
+    counts: Counts = nested(default=Counts())
+    findings: tuple[Finding, ...] = columns(
+        Described(doc="whether the trial may be used: valid, suspect or invalid", name="validity", source="validity"),
+        Described(
+            doc="codes of the checks that fired, separated by spaces; code@crosscheck where it concerns only the "
+            "cross-check. trials.jsonl has machine, process, value and limit of each",
+            value=_codes_text,
+        ),
+        default=(),
+    )
+    fixed_cost_s: float = column(
+        "wall clock of the trial less the time under load", required=False, before="validity", default=0.0
+    )
+    loaded_s: float | None = column(
+        "wall clock of its loads: warm-up, measurements, a capacity measured for it", before="validity", default=None
+    )
+    hardware: Hardware = column(
+        "what the host of the machine runs on: native (the hardware itself), nested (another hypervisor), emulated (a "
+        "CPU emulated in software). Unknown: not recorded, or its sources do not tell", before="server",
+        default=Hardware.UNKNOWN,
+    )  # fmt: skip
+    release: str = column(
+        "operating system of the machine, as Debian 13; unknown: the run does not record it", before="server",
+        default="unknown",
+    )  # fmt: skip
+    operation: OperationTimes | None = None  # of an arm with an operation
+    density: DensityFigures | None = None  # what each guest got, in an experiment with `density`
 
     @property
     def key(self) -> tuple[int, int]:

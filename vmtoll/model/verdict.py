@@ -1,7 +1,7 @@
 """Result of a comparison: codes and numbers. vmtoll.report.words turns them into sentences."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any
@@ -16,7 +16,9 @@ from vmtoll.model.limiter import Limiter
 from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.note import Note
 from vmtoll.model.run import OneBoot
+from vmtoll.model.table import Described, column, columns, nested
 from vmtoll.model.trial import Accelerator, Arm, Scenario
+from vmtoll.model.workload import listed
 
 # Significant digits of a number in analysis.json: enough to recompute each log ratio to 1e-11. Further digits differ
 # from CPU to CPU.
@@ -179,111 +181,180 @@ class PercentileLevel:
 
 @dataclass(frozen=True)
 class Tests:
-    """p-values, before and after Holm's correction among `family` comparisons; None where no p-value decides.
-    `weight`: of this comparison in Holm's correction; `share`: of the 5%, as much as its look may spend.
-    """
+    """p-values, before and after Holm's correction among `family` comparisons; None where no p-value decides."""
 
-    family: int = 0
-    difference: float | None = None
-    difference_holm: float | None = None
-    equivalence: float | None = None
-    equivalence_holm: float | None = None
-    weight: float | None = None
-    share: float | None = None
+    family: int = column("comparisons in that family", default=0)
+    difference: float | None = column("two-sided p of no difference", name="p", most=1, before="family", default=None)
+    difference_holm: float | None = column(
+        "the same after Holm's correction within the family of the report", name="p_holm", most=1, before="family",
+        default=None,
+    )  # fmt: skip
+    equivalence: float | None = column(
+        "p of a difference beyond the margin", name="p_equivalence", most=1, before="family", default=None
+    )
+    equivalence_holm: float | None = column(
+        "the same after Holm's correction", name="p_equivalence_holm", most=1, before="family", default=None
+    )
+    weight: float | None = column(
+        "weight of this comparison in Holm's correction; all of a family add up to 1", most=1, before="level",
+        default=None,
+    )  # fmt: skip
+    share: float | None = column(
+        "share of the 5% that a comparison may spend at this look: 1 where the number of blocks was fixed, 0 before "
+        "the first look", name="look", most=1, before="level", default=None,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class SideCounts:
-    """The trials of one side, with those of its A/A control, counted by outcome. `used`: with a figure; `suspect`:
-    suspect trials among these; `lost`: without a figure, because something of this side failed; `second_attempts`: used
-    after a failed attempt; `incomparable`: with a finding that the two sides are not the same thing; `limited`: used,
-    but client-limited or link-limited; `findings`: code → used trials with it; `excluded_by`: code → trials without a
-    figure that have it; `requests`: of each used trial; `level`: the mean over the blocks in which both sides have a
-    figure, in the metric's unit.
-    """
+    """The trials of one side, with those of its A/A control, counted by outcome."""
 
-    trials: int = 0
-    used: int = 0
-    suspect: int = 0
-    lost: int = 0
-    second_attempts: int = 0
-    incomparable: int = 0
-    limited: int = 0
-    findings: Mapping[Code, int] = field(default_factory=dict)
-    excluded_by: Mapping[Code, int] = field(default_factory=dict)
-    requests: tuple[int, ...] = ()
-    level: float | None = None
+    trials: int = column("trials {}, those of its A/A control among them", default=0)
+    used: int = column("trials {} that have a value", default=0)
+    suspect: int = column("suspect trials {} among those used", default=0)
+    lost: int = column("trials {} without a value, because something of this side failed", default=0)
+    second_attempts: int = column("trials {} that have a value, after an attempt that failed", default=0)
+    incomparable: int = column(
+        "trials {} left out, because a finding says that the sides are not the same thing", default=0
+    )
+    limited: int = column("trials {} that the client or the link limited", default=0)
+    findings: Mapping[Code, int] = field(default_factory=dict)  # code → used trials with it
+    excluded_by: Mapping[Code, int] = field(default_factory=dict)  # code → trials without a figure that have it
+    requests: tuple[int, ...] = ()  # of each used trial
+    level: float | None = column(
+        "mean {} over the blocks in which both sides have a value, in the metric's unit", "of the metric", name="mean",
+        before="trials", default=None,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class BlockEffect:
-    """One block of a comparison as ratios, compared ÷ baseline: `low` and `high` as far as findings and lost trials
-    allow, `mid` as measured; None where the block is not in that series. `trials`: of both sides, with a figure or
-    lost.
+    """One block of a comparison as ratios, compared ÷ baseline."""
 
-    `first_low`, `first_high`: from the first trial of each side alone, where a side has two and the blocks are skewed.
-    With one boot, the interval of a verdict other than EQUIVALENT is then the hull of both.
-    """
+    block: int = column("block, from 1", least=1)
+    boot: int = column(
+        "boot of the machines under test, from 1; where a comparison has two or more, the mean of a boot counts as one "
+        "block", least=1,
+    )  # fmt: skip
+    low: float | None = column(
+        "ratio as low as findings and lost trials allow; empty where the block is not in that series", default=None
+    )
+    mid: float | None = column("ratio as measured; empty where a side has no value", default=None)
+    high: float | None = column("ratio as high as findings and lost trials allow", default=None)
+    trials: int = column("trials of both sides in the block, with a value or lost", name="n", default=0)
+    first_low: float | None = column(
+        "the same as low by the first trial of each side alone, where a side has two and the blocks are skewed: with "
+        "one boot, the interval of a verdict other than equivalent is the hull of both", before="n", default=None,
+    )  # fmt: skip
+    first_high: float | None = column(
+        "the same as high by the first trial of each side alone", before="n", default=None
+    )
 
-    block: int
-    boot: int
-    low: float | None = None
-    mid: float | None = None
-    high: float | None = None
-    trials: int = 0
-    first_low: float | None = None
-    first_high: float | None = None
+
+RHOS = tuple(tenth / 10 for tenth in range(10))  # the autocorrelations that a page weighs
+WEIGHTS = tuple(f"weight_rho_{tenth}0" for tenth in range(10))
+
+
+# The weights of the autocorrelations of successive blocks in an interval, empty without one.
+_RHO_WEIGHTS = [
+    Described(
+        doc=f"weight of an autocorrelation of {rho:g} in this interval", name=name, kind="number", most=1,
+        value=lambda weights, index=index: weights[index] if weights else None,  # type: ignore[misc]
+    )
+    for index, (name, rho) in enumerate(zip(WEIGHTS, RHOS, strict=True))
+]  # fmt: skip
+
+
+def _doubts_text(doubts: tuple[Doubt, ...]) -> str:
+    return " ".join(f"{doubt.cause}:{doubt.size!r}:{doubt.baseline}:{doubt.compared}" for doubt in doubts)
+
+
+def doubts_of(cell: str | None) -> list[Doubt]:
+    """Parse a cell of the column `doubts`; the gates' figures are not in it."""
+    return [
+        Doubt(Cause(cause) if cause in set(Cause) else Code(cause), int(baseline), int(compared), float(size))
+        for cause, size, baseline, compared in (doubt.split(":") for doubt in (cell or "").split())
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
     """The judgement of one figure of two arms. Ratios are compared ÷ baseline.
 
-    `estimate`: the ratio as measured, with the interval that decided, at the level `confidence`. It has no interval
-    with too few blocks, or if `by_every_block`: then every block shows the difference. `blocks_range`: the smallest and
-    the largest ratio of a block. `open_low`, `open_high`: that end rests on a natural limit or a lost trial; the true
-    end may lie beyond. `also_different`: equivalent, and yet surely different. `half_width`: half of the 95% interval
-    by sampling alone, a fraction. `open_in_every_block`: in each of these blocks the client or the link left an end of
-    a side open.
-
-    `blocks`: blocks in which both sides have a figure, in `boots` boots; `blocks_needed`: how many more blocks would
-    show a difference as large as the margin with 80% power, None where no number helps or the verdict is decided;
-    `detectable`: the smallest difference that these blocks show with 80% power, a fraction; `doubts`: the largest
-    first; `correlation`: the expected autocorrelation of successive blocks.
-
-    `standard_error`: of the mean log ratio by sampling alone, the geometric mean over the autocorrelations.
-    `mean_low`, `mean_high`: the estimate as low and as high as findings and lost trials allow; `widened`: the part of
-    either that the A/A control adds, a fraction; `rho_weights`: weights of the autocorrelations 0, 0.1, … 0.9 in this
-    interval.
+    `estimate` has no interval with too few blocks, or if `by_every_block`: then every block shows the difference.
     """
 
-    kind: Kind
-    because: VerdictReason | None = None
-    by_every_block: bool = False
-    also_different: bool = False
-    estimate: Ratio | None = None
-    confidence: float | None = None
-    blocks_range: Ratio | None = None
-    open_low: bool = False
-    open_high: bool = False
-    open_in_every_block: bool = False
-    mean_low: float | None = None
-    mean_high: float | None = None
-    widened: float = 0.0
-    half_width: float | None = None
-    standard_error: float | None = None
-    blocks: int = 0
-    boots: int = 1
-    blocks_needed: int | None = None
-    detectable: float | None = None
-    margin: float = 0.02
-    noise_floor: float | None = None
-    correlation: float = 0.0
-    rho_weights: tuple[float, ...] = ()
-    tests: Tests = Tests()
-    doubts: tuple[Doubt, ...] = ()
-    baseline: SideCounts = SideCounts()
-    compared: SideCounts = SideCounts()
+    kind: Kind = column(
+        "the compared side against its baseline: slower means fewer requests per second, or a higher time or cost"
+    )
+    because: VerdictReason | None = column("why a verdict is undecided, or nothing is judged", default=None)
+    by_every_block: bool = column(
+        "decided because every block shows it; there is no interval then, but a range of blocks", default=False
+    )
+    also_different: bool = column("equivalent within the margin, and different for sure", default=False)
+    estimate: Ratio | None = columns(
+        Described(
+            doc="mean ratio as measured: exp of the mean of ln(mid), weighed by autocorrelation", name="ratio",
+            source="estimate.value",
+        ),
+        Described(doc="lower end of the interval that decided", name="low", source="estimate.low"),
+        Described(doc="its upper end", name="high", source="estimate.high"),
+        default=None,
+    )  # fmt: skip
+    confidence: float | None = column(
+        "probability at which the interval was made, 1 − confidence: 0.05 times weight and look, over the weight that "
+        "Holm's correction left", name="level", kind="number", value=lambda confidence: 1 - confidence, most=1,
+        default=None,
+    )  # fmt: skip
+    blocks_range: Ratio | None = columns(
+        Described(
+            doc="least ratio of any block; the end nearer to 1 of a decided verdict as far as findings allow",
+            name="range_low", source="blocks_range.low",
+        ),
+        Described(
+            doc="largest ratio of any block, where every block shows it", name="range_high", source="blocks_range.high"
+        ),
+        default=None,
+    )  # fmt: skip
+    open_low: bool = column("a natural limit made the lower end; the true one may lie below", default=False)
+    open_high: bool = column("a natural limit made the upper end; the true one may lie above", default=False)
+    open_in_every_block: bool = False  # in each, the client or the link left an end of a side open
+    mean_low: float | None = column("mean ratio as low as findings and lost trials allow", default=None)
+    mean_high: float | None = column("mean ratio as high as they allow", default=None)
+    widened: float = column(
+        "the part of either that is due to an A/A control that differs from itself, a fraction", default=0.0
+    )
+    half_width: float | None = column("half of the 95% interval by sampling alone, a fraction", default=None)
+    standard_error: float | None = column(
+        "standard error of ln(ratio) by sampling alone, the geometric mean over the autocorrelations", default=None
+    )
+    blocks: int = column("blocks in which both sides have a value: the sample size", default=0)
+    boots: int = column(
+        "boots of the machines under test that the blocks were measured in; the sample size, where they are two or "
+        "more", least=1, default=1,
+    )  # fmt: skip
+    blocks_needed: int | None = column(
+        "of an undecided verdict: how many more blocks show a difference as large as the margin with 80% power. Empty "
+        "where no number helps", default=None,
+    )  # fmt: skip
+    detectable: float | None = column(
+        "of an undecided verdict: the smallest difference that these blocks show with 80% power, a fraction",
+        default=None,
+    )  # fmt: skip
+    margin: float = column("margin of practical equivalence, a fraction; 0 where none applies", default=0.02)
+    noise_floor: float | None = column(
+        "largest difference of two A/A trials of a block, a fraction; empty without a control", default=None
+    )
+    correlation: float = column("expected autocorrelation of successive blocks of the report", most=1, default=0.0)
+    rho_weights: tuple[float, ...] = columns(*_RHO_WEIGHTS, default=())
+    tests: Tests = nested(default=Tests())
+    doubts: tuple[Doubt, ...] = column(
+        "what widens the end that counts against the verdict, the largest first, separated by spaces: code:factor that "
+        "it can explain:trials of the baseline:trials of the compared side", value=_doubts_text, before="notes",
+        default=(),
+    )  # fmt: skip
+    baseline: SideCounts = nested(prefix="baseline_", whose="of the baseline", default=SideCounts())
+    compared: SideCounts = nested(prefix="compared_", whose="of the compared side", default=SideCounts())
     effects: tuple[BlockEffect, ...] = ()
 
     @property
@@ -304,23 +375,48 @@ class Judged:
         return self.kind in DIFFERENT and (self.open_high if ratio > 1 else self.open_low)
 
 
+def _available(side: str, whose: str, before: str = "") -> list[Described]:
+    """The columns on the share of a side's requests that succeeded."""
+    docs = {
+        "share": f"share of the requests {whose} that succeeded, all blocks together",
+        "low": "lower end of its 95% Wilson interval",
+        "high": "upper end of its 95% Wilson interval",
+    }
+    return [
+        Described(
+            doc=doc, name=f"{side}_availability" + (f"_{part}" if part != "share" else ""),
+            source=f"{side}_available.{part}", most=1, before=before,
+        )
+        for part, doc in docs.items()
+    ]  # fmt: skip
+
+
+_LIMITER = "what kept most trials {} from answering more; nothing: the offered rate was reached"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verdict(Judged):
-    """One metric of one comparison. `role`, `tool`: the measurement whose figures were compared; `…_limiter`: what kept
-    most trials of a side from answering more; `noise_floor`: the largest difference of two A/A trials of a block, a
-    fraction.
-    """
+    """One metric of one comparison. `role`, `tool`: the measurement whose figures were compared."""
 
     metric: NamedMetric
     role: Role | None = None
     tool: str | None = None
-    baseline_available: Share | None = None
-    compared_available: Share | None = None
+    baseline_available: Share | None = columns(
+        *_available("baseline", "of the baseline", before="compared_mean"), default=None
+    )
+    compared_available: Share | None = columns(*_available("compared", "of the compared side"), default=None)
     baseline_percentile: PercentileLevel | None = None
     compared_percentile: PercentileLevel | None = None
-    baseline_limiter: Limiter | None = None
-    compared_limiter: Limiter | None = None
-    notes: tuple[Note, ...] = ()
+    baseline_limiter: Limiter | None = column(
+        _LIMITER.format("of the baseline"), before="baseline_availability", default=None
+    )
+    compared_limiter: Limiter | None = column(
+        _LIMITER.format("of the compared side"), before="compared_availability", default=None
+    )
+    notes: tuple[Note, ...] = column(
+        "codes of what to know with the verdict, separated by spaces",
+        value=lambda notes: " ".join(dict.fromkeys(note.code for note in notes)), empty="", default=(),
+    )  # fmt: skip
 
     @property
     def limited(self) -> int:
@@ -595,32 +691,75 @@ class Level:
     blocks: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClaimResult:
-    """One claim with its outcome. `levels`: of its sides, in `unit`, the unit of the metric's column;
-    `published_ratio`, `ratio`: `of` ÷ `over`; `limited`: in every block the client or the link set a figure; `region`:
-    where the interval of the ratio or level lies; `level`: the mean, for a claim about one side, in `unit`; `effects`:
-    the blocks, as ratios or in `unit`; `rho_weights`: weights of the autocorrelations 0, 0.1, … 0.9; `alpha`: 1 −
-    confidence of the interval.
+def _side(index: int) -> Callable[[tuple[ClaimSide, ...]], str | None]:
+    """A function that writes the names of one side of a claim as key=name, with + between several; None without that
+    side.
     """
 
-    says: str
-    metric: str
-    unit: str
-    sides: tuple[ClaimSide, ...]
-    published: tuple[float, ...]
-    levels: tuple[Level, ...]
-    published_ratio: float | None = None
-    ratio: Ratio | None = None
-    limited: bool = False
-    blocks: int = 0
-    outcome: Outcome
-    region: Region | None = None
-    reasons: tuple[Reason, ...] = ()
-    level: Ratio | None = None
-    effects: tuple[BlockEffect, ...] = ()
-    rho_weights: tuple[float, ...] = ()
-    alpha: float | None = None
+    def names(sides: tuple[ClaimSide, ...]) -> str | None:
+        if index >= len(sides):
+            return None
+        names_by_key = sides[index].model_dump(exclude_none=True)
+        return " ".join(f"{key}={'+'.join(map(str, listed(names)))}" for key, names in names_by_key.items())
+
+    return names
+
+
+def _blocks_text(effects: tuple[BlockEffect, ...]) -> str:
+    ends = ((effect.block, effect.low, effect.mid, effect.high) for effect in effects)
+    return " ".join(":".join("" if value is None else f"{value!r}" for value in values) for values in ends)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimResult:
+    """One claim with its outcome."""
+
+    says: str = column("the claim in one sentence")
+    metric: str = column("column of trials, or value of a rate sweep")
+    unit: str = column("of a claim about one side: of the level", required=False)
+    sides: tuple[ClaimSide, ...] = columns(
+        Described(
+            doc="whose values: server, environment, workload, users; + between several", name="of", value=_side(0)
+        ),
+        Described(
+            doc="the side that it is compared with; empty of a claim about one side", name="over", value=_side(1)
+        ),
+    )
+    published: tuple[float, ...] = column(
+        "values that the source printed, separated by spaces",
+        value=lambda published: " ".join(f"{value:g}" for value in published),
+    )
+    levels: tuple[Level, ...]  # of its sides, in `unit`, the unit of the metric's column
+    published_ratio: float | None = column("their ratio", default=None)
+    ratio: Ratio | None = columns(  # `of` ÷ `over`
+        Described(doc="ratio as measured, or level", name="value", source="estimate.value"),
+        Described(doc="lower end of the interval of that", name="low", source="estimate.low"),
+        Described(doc="its upper end", name="high", source="estimate.high"),
+        default=None,
+    )
+    limited: bool = column("in every block the client or the link set a value", required=False, default=False)
+    blocks: int = column("blocks in which every side has a value", default=0)
+    outcome: Outcome = column("confirmed, refuted or inconclusive here", before="published")
+    region: Region | None = None  # where the interval of the ratio or level lies
+    reasons: tuple[Reason, ...] = column(
+        "codes of why, the one that decided first, separated by spaces", before="published", default=(),
+        value=lambda reasons: " ".join(dict.fromkeys(reason.code.value for reason in reasons)),
+    )  # fmt: skip
+    level: Ratio | None = None  # the mean, for a claim about one side, in `unit`
+    effects: tuple[BlockEffect, ...] = column(
+        "of each block its number, the value as low as findings and lost trials allow, as measured, and as high, with "
+        "colons; separated by spaces", value=_blocks_text, default=(),
+    )  # fmt: skip
+    rho_weights: tuple[float, ...] = columns(*_RHO_WEIGHTS, default=())
+    alpha: float | None = column(
+        "probability at which the interval was made: 0.05, or what a look may spend", name="level", most=1,
+        before="limited", default=None,
+    )  # fmt: skip
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The ratio of its two sides, or the level of its only one."""
+        return self.ratio or self.level
 
 
 class Shape(StrEnum):

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from vmtoll.analysis.schema import FOLDER, MODEL_SCHEMAS
+from vmtoll.analysis.schema import FOLDER, MODEL_TABLES, schema
 from vmtoll.model.finding import FINDINGS
 from vmtoll.model.payload import fields_of
 
@@ -14,7 +14,7 @@ def generated_files() -> dict[str, bytes]:
     the fields of its payload.
     """
     findings = {code.value: {**asdict(kind), "payload": fields_of(code)} for code, kind in FINDINGS.items()}
-    tables = {f"{name}.json": _json(schema()) for name, schema in MODEL_SCHEMAS.items()}
+    tables = {f"{name}.json": _json(schema(name)) for name in MODEL_TABLES}
     return {**tables, "findings.json": _json(findings)}
 
 

@@ -17,9 +17,10 @@ from vmtoll.analysis.histograms import buckets, read_histogram
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.schema import fields, names
 from vmtoll.files import first_line
-from vmtoll.model.columns import Cell, flat
+from vmtoll.model.columns import flat
 from vmtoll.model.errors import LoadError, ResultsError
 from vmtoll.model.percentiles import fewest_requests
+from vmtoll.model.table import Cell
 from vmtoll.model.trial import TrialRecord
 from vmtoll.statistics.ranks import nearest_rank
 

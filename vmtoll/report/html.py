@@ -12,13 +12,12 @@ from vmtoll.analysis.equality import FactStatus, equality
 from vmtoll.analysis.exits import explained_exits
 from vmtoll.analysis.published import points
 from vmtoll.analysis.run import Run
-from vmtoll.model.columns import CROSSCHECK
 from vmtoll.model.facts import kvm_hosts
 from vmtoll.model.finding import Code, Validity
 from vmtoll.model.hardware import foreign_kvm_module
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, TAIL, THROUGHPUT
-from vmtoll.model.trial import Accelerator, Arm
+from vmtoll.model.trial import CROSSCHECK, Accelerator, Arm
 from vmtoll.model.verdict import Comparison, RunAnalysis, Verdict
 from vmtoll.report import charts, words
 from vmtoll.report.capacity import section as capacity_section

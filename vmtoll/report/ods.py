@@ -23,7 +23,8 @@ import pandas as pd
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.schema import Fields, names
 from vmtoll.files import replacing
-from vmtoll.model.columns import COLUMNS, Cell, flat
+from vmtoll.model.columns import COLUMNS, flat
+from vmtoll.model.table import Cell
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.model.verdict_columns import claim_rows, effect_rows, verdict_rows
 from vmtoll.report import tables

@@ -12,10 +12,9 @@ from matplotlib.figure import Figure
 from vmtoll.analysis.histograms import COLUMNS as SERVICE_TIMES
 from vmtoll.analysis.histograms import Floats, distribution
 from vmtoll.analysis.run import Run
-from vmtoll.model.columns import CROSSCHECK
 from vmtoll.model.load import Load
 from vmtoll.model.metric import Loop, loop_of
-from vmtoll.model.trial import Arm, Scenario
+from vmtoll.model.trial import CROSSCHECK, Arm, Scenario
 from vmtoll.report.plot import WIDTH_IN, SeriesStyle, arm_style, legend, scatter, usable_trials
 from vmtoll.report.words import co_location_text, labels_of, load_text
 

@@ -11,10 +11,11 @@ from vmtoll.analysis import availability as shares
 from vmtoll.analysis.histograms import merged_percentiles
 from vmtoll.analysis.limiters import limiter
 from vmtoll.analysis.run import Run
-from vmtoll.model.columns import CROSSCHECK, Cell, flat_scenario
+from vmtoll.model.columns import flat_scenario
 from vmtoll.model.finding import FINDINGS, Code, Influence, Role, Validity
 from vmtoll.model.percentiles import FEWEST
-from vmtoll.model.trial import Arm, Scenario, TrialRecord
+from vmtoll.model.table import Cell
+from vmtoll.model.trial import CROSSCHECK, Arm, Scenario, TrialRecord
 from vmtoll.model.verdict import RunAnalysis, Share
 from vmtoll.report.plot import usable_trials
 from vmtoll.report.words import DASH, scenario_labels

@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from vmtoll.model import columns
 from vmtoll.model.change import SERVER_PARTS, Change, is_sysctl
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.experiment import Claim, Experiment
 from vmtoll.model.facts import COMPARED
 from vmtoll.model.run import Skipped
+from vmtoll.model.table import columns_of
+from vmtoll.model.trial import TrialRecord
 from vmtoll.model.workload import (
     ClosedWorkload,
     MailWorkload,
@@ -25,9 +26,7 @@ from vmtoll.spec.server import ServerDefinition, read_servers
 
 # Highest goodput of a rate sweep: the one metric of a claim that is not a column.
 PEAK_GOODPUT = "peak_goodput_rps"
-METRICS = [
-    str(column["name"]) for column in columns.table_schema()["fields"] if column["type"] in {"number", "integer"}
-] + [PEAK_GOODPUT]
+METRICS = [column.name for column in columns_of(TrialRecord) if column.kind in {"number", "integer"}] + [PEAK_GOODPUT]
 
 
 def check_claims(

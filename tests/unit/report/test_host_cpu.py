@@ -9,10 +9,9 @@ from tests.support.explorer_runs import add_run
 from tests.support.synthetic_run import Row, Truth, make_run
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
-from vmtoll.model.columns import CROSSCHECK
 from vmtoll.model.machine_cpu import MachineCpu
 from vmtoll.model.metric import HOST_CPU
-from vmtoll.model.trial import METAL
+from vmtoll.model.trial import CROSSCHECK, METAL
 from vmtoll.report.charts import draw_all
 from vmtoll.report.explorer.collect import collect
 from vmtoll.report.html import NUMBER_CELLS

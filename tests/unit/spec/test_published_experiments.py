@@ -6,8 +6,8 @@ import re
 import pytest
 
 from vmtoll.analysis.published import COUNTERPARTS
-from vmtoll.model.columns import unit_of
 from vmtoll.model.experiment import ClaimSide
+from vmtoll.model.table import unit_of
 from vmtoll.paths import PROJECT
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import Resolved, load

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from vmtoll.analysis.run import Run
-from vmtoll.model.columns import CROSSCHECK
-from vmtoll.model.trial import MachineKind
+from vmtoll.model.trial import CROSSCHECK, MachineKind
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.panels import shown_labels
 from vmtoll.report.plot import GUESTS, SKY, Chart, Lane, SeriesStyle, lanes_of, strip_chart

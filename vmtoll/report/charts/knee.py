@@ -1,7 +1,7 @@
 """Latency against throughput: what every further request per second costs in waiting."""
 
 from vmtoll.analysis.run import Run
-from vmtoll.model.columns import CROSSCHECK
+from vmtoll.model.trial import CROSSCHECK
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.panels import PanelGroup, curves, each_arm, every_trial, grid, line_legend, panel_groups, sweep_curve
 from vmtoll.report.plot import Chart, latency_axis, load_axis

@@ -1,9 +1,9 @@
 """Requests per second, every trial as a point: the tool and its cheaper cross-check, one chart each."""
 
 from vmtoll.analysis.run import Run
-from vmtoll.model.columns import CROSSCHECK
 from vmtoll.model.finding import Role
 from vmtoll.model.metric import THROUGHPUT, Loop
+from vmtoll.model.trial import CROSSCHECK
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.panels import shown_labels
 from vmtoll.report.plot import Chart, lanes_of, strip_chart
