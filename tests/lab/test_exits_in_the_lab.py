@@ -8,7 +8,7 @@ import pytest
 
 from tests.lab.faults import measured
 from vmtoll.model.errors import ExperimentError
-from vmtoll.runs.folder import read_explained
+from vmtoll.runs.folder import EXPLAINED
 from vmtoll.spec.inventory import hosts_by_role, read_inventory
 
 pytestmark = pytest.mark.lab
@@ -27,7 +27,7 @@ def test_an_emulated_guest_is_refused_before_anything_is_measured(lab: Path, tmp
     if not is_emulated(lab):
         measured(tmp_path, **EXPERIMENT)
         (run,) = tmp_path.glob("results/injected/2*")
-        assert any(each.exits for each in read_explained(run))
+        assert any(each.exits for each in EXPLAINED.read(run))
         return
     with pytest.raises(ExperimentError, match=r"kvm-default is not run by KVM \(tcg\)") as refused:
         measured(tmp_path, **EXPERIMENT)

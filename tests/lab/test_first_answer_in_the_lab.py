@@ -16,7 +16,7 @@ from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.first_answer import StartRecord
 from vmtoll.paths import PROJECT
-from vmtoll.runs.folder import read_starts
+from vmtoll.runs.folder import STARTS
 
 pytestmark = [pytest.mark.lab, pytest.mark.guest_minutes]
 
@@ -70,7 +70,7 @@ def test_a_unit_that_sleeps_5_s_is_found_as_5_s(lab: Path, ssh: Ssh, domain: Dom
         folder, _ = measure(experiment, lab / "inventory.yml", tmp_path / "results")
     finally:
         ssh("kvm", AS_BEFORE)
-    records = read_starts(folder)
+    records = STARTS.read(folder)
     assert [record.failure for record in records] == ["", "", ""]
     (boot,), (restore,), (resume,) = (start(records, way).guests for way in ("boot", "restore", "resume"))
     assert boot.answer_s

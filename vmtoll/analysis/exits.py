@@ -57,7 +57,7 @@ class ExplainedExits:
 def explained_exits(run: Run) -> tuple[ExplainedExits, ...]:
     """One for each guest and scenario with explained trials that are not invalid. Raises LoadError."""
     groups: dict[tuple[Scenario, Arm], list[ExplainedTrial]] = {}
-    for each in folder.read_explained(run.path):
+    for each in folder.EXPLAINED.read(run.path):
         if each.exits and each.trial.validity is not Validity.INVALID and _requests(each):
             groups.setdefault((each.trial.scenario, each.trial.arm), []).append(each)
     prices = folder.read_exit_prices(run.path)

@@ -9,7 +9,7 @@ from vmtoll.analysis.run import Run
 from vmtoll.model.experiment import Experiment
 from vmtoll.model.first_answer import PARTS, GuestStart, StartRecord
 from vmtoll.model.verdict import StartFigures, WaitFigure
-from vmtoll.runs.folder import read_starts
+from vmtoll.runs.folder import STARTS
 
 _MOST_WAITS = 5
 
@@ -19,7 +19,7 @@ def start_figures(run: Run) -> tuple[StartFigures, ...]:
     without starts. Raises LoadError.
     """
     key = run.manifest.experiment.first_answer
-    records = read_starts(run.path) if key else []
+    records = STARTS.read(run.path) if key else []
     figures = []
     for way, at_once in key.starts if key else ():
         for server in run.manifest.experiment.servers:

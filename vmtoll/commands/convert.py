@@ -54,7 +54,7 @@ def convert_run(run: Path) -> int:
     from vmtoll.runs.migration import migrate as rewrite  # noqa: PLC0415
     from vmtoll.runs.store import Store  # noqa: PLC0415
 
-    schema = rewrite(run, MANIFEST, (TRIALS, CAPACITIES))
+    schema = rewrite(run, MANIFEST, (TRIALS, CAPACITIES.name))
     if schema != SCHEMA:
         Store(run).close()  # exports trials.csv
     return schema

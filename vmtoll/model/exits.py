@@ -1,6 +1,5 @@
 """Exits of guests: those of an explained trial by their reason, and what each kind costs on an idle host."""
 
-import json
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,19 +52,7 @@ class ExitPrice(Document):
     exits: int = Field(gt=0, description="how many were timed")
 
 
-_EXPLAINED = TypeAdapter(ExplainedTrial)
 _PRICES = TypeAdapter(dict[str, list[ExitPrice]])
-
-
-def to_line(explained: ExplainedTrial) -> bytes:
-    """One line of exits.jsonl, without the line break."""
-    content = _EXPLAINED.dump_python(explained, mode="json", exclude_none=True)
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def from_line(line: bytes | str) -> ExplainedTrial:
-    """A line of exits.jsonl. Raises pydantic.ValidationError."""
-    return _EXPLAINED.validate_json(line)
 
 
 def prices_from(content: bytes | str) -> dict[str, list[ExitPrice]]:

@@ -1,11 +1,10 @@
 """From a guest that does not run to its first answer: what is asked for, and what was seen of each start."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from vmtoll.model.document import Document
 from vmtoll.model.trial import Accelerator
@@ -109,17 +108,3 @@ class StartRecord:
         answers = [guest.answer_s for guest in self.guests]
         known = [answer for answer in answers if answer is not None]
         return max(known) if known and len(known) == len(answers) else None
-
-
-_RECORD = TypeAdapter(StartRecord)
-
-
-def to_line(record: StartRecord) -> bytes:
-    """One line of first-answers.jsonl, without the line break."""
-    content = _RECORD.dump_python(record, mode="json", exclude_none=True)
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def from_line(line: bytes | str) -> StartRecord:
-    """A line of first-answers.jsonl. Raises pydantic.ValidationError."""
-    return _RECORD.validate_json(line)

@@ -19,16 +19,16 @@ def ensure_capacities(session: Session, reporter: TrialReporter) -> None:
     machine does not come back.
     """
     for target in targets(reporter.spec, session.resolved):
-        while not is_settled(trials_of(target, session.store.capacities()), reporter.spec.block):
+        while not is_settled(trials_of(target, session.store.capacities.records), reporter.spec.block):
             trial = _next_trial(session, reporter, target)
             settle(session, trial.tell)
-            session.store.append_capacity(trial.attempt())
+            session.store.capacities.append(trial.attempt())
 
 
 def _next_trial(session: Session, reporter: TrialReporter, target: Target) -> Trial:
     """The next capacity trial of a target: a closed loop on the first machine alone."""
     workload = closed_loop(session.resolved.workloads[target.workload])
-    number = len(trials_of(target, session.store.capacities())) + 1
+    number = len(trials_of(target, session.store.capacities.records)) + 1
     scenario = replace(reporter.spec.scenario, load=workload.loads[0])
     spec = replace(reporter.spec, arm=target.arm, scenario=scenario)
     attempt_reporter = replace(reporter, spec=spec, attempt=number)

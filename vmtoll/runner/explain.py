@@ -89,7 +89,9 @@ def explain(session: Session, blocks: Blocks, tell: Listener) -> None:
 
 def trials_of(session: Session, arm: Arm, scenario: Scenario) -> list[ExplainedTrial]:
     """The explained trials so far of a scenario on a guest."""
-    return [each for each in session.store.explained() if (each.trial.arm, each.trial.scenario) == (arm, scenario)]
+    return [
+        each for each in session.store.explained.records if (each.trial.arm, each.trial.scenario) == (arm, scenario)
+    ]
 
 
 def _last_block(session: Session) -> int:
@@ -103,4 +105,4 @@ def _measure(session: Session, spec: TrialSpec, number: int, blocks: Blocks, tel
     reporter(Phase.EXPLAINING)
     settle(session, reporter)
     trial = TracedTrial(session, reporter, f"exits-{spec.name(number)}")
-    session.store.append_explained(trial.explain())
+    session.store.explained.append(trial.explain())

@@ -48,7 +48,7 @@ def _refuse_without_systemd(session: Session, guest: Host) -> None:
 
 def measure_starts(session: Session, block: int, tell: Listener) -> None:
     """Measure the starts that a block lacks. Raises VmtollError when a machine does not come back."""
-    done = {record.key for record in session.store.starts()}
+    done = {record.key for record in session.store.starts.records}
     for order, start in enumerate(starts_of(session.resolved, session.order_seed, block), start=1):
         if (block, *start) not in done:
             _measure(session, block, order, start, tell)
@@ -60,7 +60,7 @@ def _measure(session: Session, block: int, order: int, start: Start, tell: Liste
     tell(Starting(start.way, start.environment, start.at_once, block))
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     figures, failure = _figures(session, guests, start, tell)
-    session.store.append_start(
+    session.store.starts.append(
         StartRecord(
             block=block, order=order, environment=start.environment,
             accelerator=session.accelerators[start.environment], server=start.server, way=start.way,

@@ -4,32 +4,70 @@ A file that breaks the format gives a LoadError naming the file, the line and th
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from vmtoll.files import cause_of
 from vmtoll.model.document import first_mistake
 from vmtoll.model.errors import LoadError
-from vmtoll.model.exits import ExitPrice, ExplainedTrial, from_line, prices_from
+from vmtoll.model.exits import ExitPrice, ExplainedTrial, prices_from
 from vmtoll.model.facts import HostFacts
 from vmtoll.model.first_answer import StartRecord
-from vmtoll.model.first_answer import from_line as start_of
 from vmtoll.model.run import SCHEMA, Manifest
 from vmtoll.model.service import ServicePage
-from vmtoll.model.trial import TrialRecord, from_json
+from vmtoll.model.trial import TrialRecord, from_json, to_json
 from vmtoll.runs import migration
 
 T = TypeVar("T")
 MANIFEST, HOSTS, TRIALS, TABLE = "run.json", "hosts.json", "trials.jsonl", "trials.csv"
 SERVICE = "service.json"  # of a run on a service: what it answered at the start
-CAPACITIES = "capacities.jsonl"
-STARTS = "first-answers.jsonl"  # of an experiment with `first_answer`
-EXITS, EXIT_PRICES = "exits.jsonl", "exit-prices.json"  # of an experiment with `explain: exits`
+EXIT_PRICES = "exit-prices.json"  # of an experiment with `explain: exits`
 SUMS = "SHA256SUMS"  # of a bundle, which is sealed
+
+
+class JsonLines(Generic[T]):
+    """A file of a run's folder with a record in each line, as JSON without missing values."""
+
+    def __init__(self, name: str, kind: type[T]) -> None:
+        """`kind`: the class of the records."""
+        self.name, self._adapter = name, TypeAdapter(kind)
+
+    def line(self, record: T) -> bytes:
+        """The line of a record, without the line break."""
+        content = self._adapter.dump_python(record, mode="json", exclude_none=True)
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def parse(self, file: Path, data: bytes) -> Iterator[T]:
+        """Parse the records in the data of a file. Raises LoadError."""
+        for number, line in enumerate(data.split(b"\n")[:-1], start=1):  # only \n ends a record
+            try:
+                yield self._adapter.validate_json(line)
+            except ValidationError as error:
+                raise LoadError(f"{file}: line {number}, {first_mistake(error)}") from None
+
+    def read(self, folder: Path) -> list[T]:
+        """Read the records of a run, ended or not; empty for a run without the file. Raises LoadError."""
+        file = folder / self.name
+        return list(self.parse(file, whole_lines(_read(file)))) if file.exists() else []
+
+
+class TrialLines(JsonLines[TrialRecord]):
+    """A file of trials."""
+
+    def line(self, record: TrialRecord) -> bytes:
+        return to_json(record)
+
+    def parse(self, file: Path, data: bytes) -> Iterator[TrialRecord]:
+        return parse_records(file, data)
+
+
+CAPACITIES = TrialLines("capacities.jsonl", TrialRecord)
+STARTS = JsonLines("first-answers.jsonl", StartRecord)  # of an experiment with `first_answer`
+EXPLAINED = JsonLines("exits.jsonl", ExplainedTrial)  # of an experiment with `explain: exits`
 
 
 @dataclass(frozen=True)
@@ -122,36 +160,6 @@ def read_pages(folder: Path) -> list[ServicePage]:
         return [ServicePage.model_validate(page) for page in read_object(file)["urls"]] if file.exists() else []
     except (KeyError, ValidationError) as error:
         raise LoadError(f"{file}: {error}") from None
-
-
-def read_explained(folder: Path) -> list[ExplainedTrial]:
-    """Read the explained trials of a run, ended or not; empty for a run without. Raises LoadError."""
-    file = folder / EXITS
-    return list(parse_explained(file, whole_lines(_read(file)))) if file.exists() else []
-
-
-def parse_explained(file: Path, data: bytes) -> Iterator[ExplainedTrial]:
-    """Parse the explained trials in the data of a file. Raises LoadError."""
-    return _parse_lines(file, data, from_line)
-
-
-def read_starts(folder: Path) -> list[StartRecord]:
-    """Read the starts of a run's guests, ended or not; empty for a run without. Raises LoadError."""
-    file = folder / STARTS
-    return list(parse_starts(file, whole_lines(_read(file)))) if file.exists() else []
-
-
-def parse_starts(file: Path, data: bytes) -> Iterator[StartRecord]:
-    """Parse the starts in the data of a file. Raises LoadError."""
-    return _parse_lines(file, data, start_of)
-
-
-def _parse_lines(file: Path, data: bytes, parse: Callable[[bytes], T]) -> Iterator[T]:
-    for number, line in enumerate(data.split(b"\n")[:-1], start=1):  # only \n ends a record
-        try:
-            yield parse(line)
-        except ValidationError as error:
-            raise LoadError(f"{file}: line {number}, {first_mistake(error)}") from None
 
 
 def read_exit_prices(folder: Path) -> dict[str, list[ExitPrice]]:

@@ -10,31 +10,28 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from vmtoll.files import locked, sync_folder, write_durably
 from vmtoll.model.columns import to_csv
 from vmtoll.model.errors import ResultsError
-from vmtoll.model.exits import ExitPrice, ExplainedTrial, to_line
+from vmtoll.model.exits import ExitPrice
 from vmtoll.model.facts import HostFacts
-from vmtoll.model.first_answer import StartRecord
-from vmtoll.model.first_answer import to_line as start_line
 from vmtoll.model.run import SCHEMA, Manifest
-from vmtoll.model.trial import TrialRecord, to_json
+from vmtoll.model.trial import TrialRecord
 from vmtoll.runs.folder import (
     CAPACITIES,
     EXIT_PRICES,
-    EXITS,
+    EXPLAINED,
     HOSTS,
     MANIFEST,
     STARTS,
     TABLE,
     TRIALS,
-    parse_explained,
-    parse_records,
-    parse_starts,
+    JsonLines,
+    TrialLines,
     read_exit_prices,
     read_hosts,
     read_manifest,
@@ -60,8 +57,7 @@ class Store:
             raise ResultsError(f"{run_dir}: no run in this folder; give results/<experiment>/<run-id>")
         self.run_dir = run_dir
         self.trials_file, self.table_file = run_dir / TRIALS, run_dir / TABLE
-        self.manifest_file, self.capacities_file = run_dir / MANIFEST, run_dir / CAPACITIES
-        self.exits_file, self.starts_file = run_dir / EXITS, run_dir / STARTS
+        self.manifest_file = run_dir / MANIFEST
         self._lock = contextlib.ExitStack()
         self._lock.enter_context(locked(run_dir / LOCK, busy(run_dir)))
         try:
@@ -70,11 +66,11 @@ class Store:
             self.manifest()
             for folder in ("histograms", "samples", "raw"):
                 (run_dir / folder).mkdir(exist_ok=True)
-            self._touch(self.trials_file)
-            self._records = _whole(self.trials_file, parse_records)
-            self._capacities = _whole(self.capacities_file, parse_records)
-            self._explained = _whole(self.exits_file, parse_explained)
-            self._starts = _whole(self.starts_file, parse_starts)
+            _touch(self.trials_file)
+            self._trials = Records(run_dir, TrialLines(TRIALS, TrialRecord))
+            self.capacities = Records(run_dir, CAPACITIES)
+            self.explained = Records(run_dir, EXPLAINED)
+            self.starts = Records(run_dir, STARTS)
             self._export()
         except BaseException:
             self.close()
@@ -94,58 +90,22 @@ class Store:
 
     def discard_unmeasured(self) -> None:
         """Remove the folder of a run that never began: vmtoll did not reach the machines, or they do not fit."""
-        if not self.manifest_file.exists() and not self._records:
+        if not self.manifest_file.exists() and not self.records():
             shutil.rmtree(self.run_dir)
             with contextlib.suppress(OSError):  # the experiment has other runs
                 self.run_dir.parent.rmdir()
 
-    def _touch(self, file: Path) -> None:
-        if not file.exists():
-            file.touch()
-            sync_folder(self.run_dir)
-
     def _export(self) -> None:
-        write_durably(self.table_file, to_csv(self._records))
+        write_durably(self.table_file, to_csv(self.records()))
 
     def records(self) -> Sequence[TrialRecord]:
         """All records so far, in the order in which they were appended."""
-        return self._records
-
-    def capacities(self) -> Sequence[TrialRecord]:
-        """The records of all capacity trials so far, in the order in which they were appended."""
-        return self._capacities
+        return self._trials.records
 
     def append(self, record: TrialRecord) -> None:
         """Append one record and export the table. Call it last, after all other files of the trial are written."""
-        _append(self.trials_file, to_json(record))
-        self._records.append(record)
+        self._trials.append(record)
         self._export()
-
-    def append_capacity(self, record: TrialRecord) -> None:
-        """Append the record of one capacity trial."""
-        self._touch(self.capacities_file)
-        _append(self.capacities_file, to_json(record))
-        self._capacities.append(record)
-
-    def explained(self) -> Sequence[ExplainedTrial]:
-        """All explained trials so far, in the order in which they were appended."""
-        return self._explained
-
-    def append_explained(self, explained: ExplainedTrial) -> None:
-        """Append one explained trial."""
-        self._touch(self.exits_file)
-        _append(self.exits_file, to_line(explained))
-        self._explained.append(explained)
-
-    def starts(self) -> Sequence[StartRecord]:
-        """All starts of guests so far, in the order in which they were appended."""
-        return self._starts
-
-    def append_start(self, record: StartRecord) -> None:
-        """Append one start of guests."""
-        self._touch(self.starts_file)
-        _append(self.starts_file, start_line(record))
-        self._starts.append(record)
 
     def exit_prices(self) -> dict[str, list[ExitPrice]]:
         """KVM host → its price list of exits; empty before they are measured. Raises LoadError."""
@@ -193,20 +153,31 @@ class Store:
         write_durably(self.run_dir / name, text.encode() + b"\n")
 
 
-def _whole(file: Path, parse: Callable[[Path, bytes], Iterable[T]]) -> list[T]:
-    """Cut off a last line that a kill left unfinished; return the records, none of a file that does not exist.
+class Records(Generic[T]):
+    """The records of one file of a run, in the order in which they were appended."""
 
-    Raises LoadError.
-    """
+    def __init__(self, run_dir: Path, lines: JsonLines[T]) -> None:
+        """Read the file, if it exists, and cut off a last line that a kill left unfinished. Raises LoadError."""
+        self.file, self._lines = run_dir / lines.name, lines
+        data = self.file.read_bytes() if self.file.exists() else b""
+        whole = whole_lines(data)
+        if whole != data:
+            with self.file.open("r+b") as handle:
+                handle.truncate(len(whole))
+                os.fsync(handle.fileno())
+        self.records = list(lines.parse(self.file, whole))
+
+    def append(self, record: T) -> None:
+        """Append one record durably."""
+        _touch(self.file)
+        _append(self.file, self._lines.line(record))
+        self.records.append(record)
+
+
+def _touch(file: Path) -> None:
     if not file.exists():
-        return []
-    data = file.read_bytes()
-    whole = whole_lines(data)
-    if whole != data:
-        with file.open("r+b") as handle:
-            handle.truncate(len(whole))
-            os.fsync(handle.fileno())
-    return list(parse(file, whole))
+        file.touch()
+        sync_folder(file.parent)
 
 
 def _append(file: Path, line: bytes) -> None:

@@ -186,7 +186,7 @@ class Trial:
     def _measured(self, planned: TrialRecord) -> TrialRecord:
         cold = self.driver.is_cold
         if share_targets := self.share_targets:
-            self.driver.capacity = smallest_capacity(share_targets, self.session.store.capacities())
+            self.driver.capacity = smallest_capacity(share_targets, self.session.store.capacities.records)
         if self.session.resolved.experiment.variants:
             self.tell(Phase.ALTERING)
             alter(self.session, self.spec.arm.environment, self.tell.listener)

@@ -21,7 +21,7 @@ from vmtoll.analysis.run import load_run
 from vmtoll.machines.connection import AgentLine, agent_modules
 from vmtoll.model.trial import Arm
 from vmtoll.paths import PROJECT
-from vmtoll.runs.folder import read_exit_prices, read_explained
+from vmtoll.runs.folder import EXPLAINED, read_exit_prices
 from vmtoll.spec.inventory import hosts_by_role, read_inventory
 
 pytestmark = [pytest.mark.lab, pytest.mark.kvm]
@@ -65,7 +65,7 @@ def write(folder: Path, document: dict[str, Any]) -> Path:
 
 def test_the_exits_of_a_guest_are_counted_and_timed(folder: Path) -> None:
     assert {record.arm for record in records_of(folder)} == {Arm("metal"), Arm("kvm-default")}
-    explained = read_explained(folder)
+    explained = EXPLAINED.read(folder)
     assert {each.trial.arm for each in explained} == {Arm("kvm-default")}
     measured = [each for each in explained if each.exits]
     assert len(measured) == 3, [each.trial.findings for each in explained]
@@ -160,7 +160,7 @@ def test_a_killed_run_leaves_no_trace_and_can_be_resumed(machines: Ssh, tmp_path
     words = ("--inventory", INVENTORY, "--results", tmp_path / "results", "--resume", run)
     vmtoll("run", file.with_suffix(""), *words)
     assert records_of(run) == [measured], "the block was complete"
-    assert sum(bool(each.exits) for each in read_explained(run)) == 3
+    assert sum(bool(each.exits) for each in EXPLAINED.read(run)) == 3
     assert "exits take" in vmtoll("explain", run), "without metal there is no difference to explain"
 
 

@@ -16,11 +16,12 @@ from tests.unit.report.test_words import SNAPSHOTS
 from vmtoll.analysis.exits import ExplainedExits, explained_exits
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
-from vmtoll.model.exits import ExitReason, ExplainedTrial, to_line
+from vmtoll.model.exits import ExitReason, ExplainedTrial
 from vmtoll.model.finding import Code, Finding
 from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.model.verdict import Estimate
 from vmtoll.report import html, words
+from vmtoll.runs.folder import EXPLAINED
 
 REQUESTS = 1000
 PRICES = [
@@ -59,7 +60,7 @@ def explained_run(parent: Path, truth: Truth, guests: tuple[str, ...] = ("kvm-de
     trials = [
         explained(number, run, guest, failed=number > 3) for guest in guests for number in range(1, 5)
     ]  # fmt: skip
-    (folder / "exits.jsonl").write_bytes(b"".join(to_line(each) + b"\n" for each in trials))
+    (folder / "exits.jsonl").write_bytes(b"".join(EXPLAINED.line(each) + b"\n" for each in trials))
     (folder / "exit-prices.json").write_text(json.dumps({"host": PRICES}))
     manifest = json.loads((folder / "run.json").read_text())
     manifest["experiment"]["explain"] = "exits"

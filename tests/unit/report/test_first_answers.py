@@ -13,11 +13,11 @@ from tests.unit.report.test_words import SNAPSHOTS
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.errors import LoadError
-from vmtoll.model.first_answer import GuestStart, StartRecord, UnitWait, Way, to_line
+from vmtoll.model.first_answer import GuestStart, StartRecord, UnitWait, Way
 from vmtoll.model.trial import Accelerator
 from vmtoll.model.verdict import Estimate, StartFigures, from_json, to_json
 from vmtoll.report import charts, html, terminal, words
-from vmtoll.runs.folder import read_starts
+from vmtoll.runs.folder import STARTS
 
 PARTS = {"host": 1.0, "kernel": 2.0, "systemd": 5.0, "server": 0.0}
 WAITS = (UnitWait(unit="slow.service", begin_s=3.0, length_s=5.0), UnitWait(unit="a.mount", begin_s=2.5, length_s=0.2))
@@ -63,7 +63,7 @@ def started_run(parent: Path, truth: Truth) -> Run:
     manifest = json.loads((folder / "run.json").read_text())
     manifest["experiment"]["first_answer"] = {"of": ["boot", "resume"], "at_once": [1, 2]}
     (folder / "run.json").write_text(json.dumps(manifest))
-    (folder / "first-answers.jsonl").write_bytes(b"".join(to_line(record) + b"\n" for record in records()))
+    (folder / "first-answers.jsonl").write_bytes(b"".join(STARTS.line(record) + b"\n" for record in records()))
     return load_run(folder)
 
 
@@ -155,9 +155,9 @@ def test_a_run_without_starts_has_none(tmp_path: Path) -> None:
 
 def test_a_line_that_is_cut_off_does_not_count_and_a_wrong_one_is_named(tmp_path: Path) -> None:
     file = tmp_path / "first-answers.jsonl"
-    line = to_line(records()[0])
+    line = STARTS.line(records()[0])
     file.write_bytes(line + b"\n" + line[:40])
-    assert read_starts(tmp_path) == records()[:1]
+    assert STARTS.read(tmp_path) == records()[:1]
     file.write_bytes(b'{"block": 1}\n')
     with pytest.raises(LoadError, match=r"first-answers\.jsonl: line 1, "):
-        read_starts(tmp_path)
+        STARTS.read(tmp_path)

@@ -142,7 +142,7 @@ class Measuring:
         findings = (Finding(Code.TOOL_FAILED, detail="tracing exits: no"),) if failed else ()
         trial = replace(make_record(arm=spec.arm, attempt=number, findings=findings), scenario=spec.scenario)
         exits = () if failed else (ExitReason(reason="msr", count=1, time_us=1.0, away_us=0.0),)
-        self.store.append_explained(ExplainedTrial(trial=trial, host="host", exits=exits))
+        self.store.explained.append(ExplainedTrial(trial=trial, host="host", exits=exits))
 
 
 @pytest.mark.parametrize(

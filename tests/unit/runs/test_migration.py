@@ -15,7 +15,7 @@ from vmtoll.model.run import SCHEMA
 from vmtoll.runs.folder import CAPACITIES, MANIFEST, TRIALS
 from vmtoll.runs.migration import migrate
 
-FILES = (TRIALS, CAPACITIES)
+FILES = (TRIALS, CAPACITIES.name)
 
 
 @pytest.fixture

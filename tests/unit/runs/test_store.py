@@ -19,7 +19,7 @@ from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
 from vmtoll.model.run import Differences, MachineDifference
 from vmtoll.model.trial import Accelerator, Arm, Measurement, Offered, Times, to_json
-from vmtoll.runs.folder import read_explained
+from vmtoll.runs.folder import EXPLAINED
 from vmtoll.runs.rates import Rates
 from vmtoll.runs.store import Store
 from vmtoll.trial import latency
@@ -193,37 +193,37 @@ def test_a_resumed_run_knows_the_rates_of_its_records() -> None:
 
 def test_capacity_trials_survive_a_kill(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run")
-    assert not store.capacities_file.exists(), "a run without shares has none"
-    store.append_capacity(make_record(measured={"throughput_rps": 100.0}))
+    assert not store.capacities.file.exists(), "a run without shares has none"
+    store.capacities.append(make_record(measured={"throughput_rps": 100.0}))
     store.close()
-    with store.capacities_file.open("ab") as handle:
+    with store.capacities.file.open("ab") as handle:
         handle.write(b'{"run_id": "cut')
     again = Store(tmp_path / "run")
-    assert list(again.capacities()) == [make_record(measured={"throughput_rps": 100.0})]
+    assert list(again.capacities.records) == [make_record(measured={"throughput_rps": 100.0})]
     assert list(again.records()) == []
     again.close()
 
 
 def test_explained_trials_and_prices_survive_a_kill(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run")
-    assert not store.exits_file.exists(), "a run without `explain` has none"
+    assert not store.explained.file.exists(), "a run without `explain` has none"
     assert store.exit_prices() == {}
     reason = ExitReason(reason="msr", count=3, time_us=4.5, away_us=1.0)
     explained = ExplainedTrial(trial=FIRST, host="host", exits=(reason,))
-    store.append_explained(explained)
+    store.explained.append(explained)
     prices = {"host": [ExitPrice(kind="cpuid", ns=1200.5, low_ns=1100, high_ns=1300, exits=900)]}
     store.write_exit_prices(prices)
     store.close()
-    with store.exits_file.open("ab") as handle:
+    with store.explained.file.open("ab") as handle:
         handle.write(b'{"trial": {"run')
     again = Store(tmp_path / "run")
-    assert list(again.explained()) == [explained]
+    assert list(again.explained.records) == [explained]
     assert again.exit_prices() == prices
     assert list(again.records()) == []
     again.close()
     (tmp_path / "run/exits.jsonl").write_text('{"trial": 1}\n')
     with pytest.raises(LoadError, match=r"exits\.jsonl: line 1"):
-        read_explained(tmp_path / "run")
+        EXPLAINED.read(tmp_path / "run")
 
 
 def test_percentiles_are_values_that_were_seen() -> None:
