@@ -52,11 +52,11 @@ class Island(NamedTuple):
 
 @dataclass(frozen=True)
 class FileTimes:
-    """The islands of a file in order; `silence`: the longest inside them."""
+    """The islands of a file in order."""
 
     name: str
     islands: Sequence[Island]
-    silence: int
+    silence: int  # the longest inside them
     has_whole_seconds: bool
 
     @property

@@ -33,22 +33,17 @@ def quoted(text: str) -> str:
 
 @dataclass(frozen=True)
 class Format:
-    """One format of a line, parsed by a regex or by JSON paths (`keys`; the first path that the line has counts).
-
-    `client_is_prefix`: `client` holds everything before the time, including prefixes of containers and syslog.
-    `missing_fields`: fields that a workload needs and this format does not have. `agent`: SQL for the agent if the
-    regex has no such group. `only_if`: SQL, false for lines of another format that the regex matches too.
-    `counts_headers`: its sizes include the headers.
-    """
+    """One format of a line, parsed by a regex or by JSON paths (`keys`; the first path that the line has counts)."""
 
     name: str
     regex: str = ""
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # `client` holds everything before the time, including prefixes of containers and syslog
     client_is_prefix: bool = False
-    missing_fields: str = ""
-    agent: str = "''"
-    only_if: str = "true"
-    counts_headers: bool = False
+    missing_fields: str = ""  # fields that a workload needs and this format does not have
+    agent: str = "''"  # SQL for the agent if the regex has no such group
+    only_if: str = "true"  # SQL, false for lines of another format that the regex matches too
+    counts_headers: bool = False  # its sizes include the headers
 
     @property
     def groups(self) -> list[str]:

@@ -56,12 +56,10 @@ class _Size:
 
 @dataclass(frozen=True)
 class Headers:
-    """Headers in the sizes of a log. `summary`: their sizes; None if the log does not count them.
+    """Headers in the sizes of a log."""
 
-    `are_unknown`: no answer without a body shows whether sizes include headers, or how large the headers are.
-    """
-
-    summary: Summary | None
+    summary: Summary | None  # their sizes; None if the log does not count them
+    # no answer without a body shows whether sizes include headers, or how large the headers are
     are_unknown: bool = False
 
 

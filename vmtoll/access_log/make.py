@@ -108,16 +108,12 @@ def from_log(
 
 @dataclass(frozen=True)
 class _LogSite:
-    """The files that were drawn, and the summary of the log (LogFiles.facts).
-
-    `has_fewer_lines`: the requested number would not fit. `is_kept_uncut`: without the user's cut, the site would have
-    the log's mean body.
-    """
+    """The files that were drawn, and the summary of the log (LogFiles.facts)."""
 
     files: Sequence[DrawnFile]
     facts: Summary
-    has_fewer_lines: bool = False
-    is_kept_uncut: bool = False
+    has_fewer_lines: bool = False  # the requested number would not fit
+    is_kept_uncut: bool = False  # without the user's cut, the site would have the log's mean body
 
     @property
     def lines(self) -> int:

@@ -57,18 +57,14 @@ class Malformed(NamedTuple):
 
 @dataclass(frozen=True)
 class Lines:
-    """Number of all lines, of malformed ones, and of the lines of each format by its name.
-
-    `counts_headers`: the sizes in some of these formats include the headers. `odd_times`: of lines that no rate rests
-    on as they stand.
-    """
+    """Number of all lines, of malformed ones, and of the lines of each format by its name."""
 
     total: int
     malformed: int
     first_malformed: Sequence[Malformed]
     formats: Mapping[str, int]
-    counts_headers: bool = False
-    odd_times: Sequence[OddTime] = ()
+    counts_headers: bool = False  # the sizes in some of these formats include the headers
+    odd_times: Sequence[OddTime] = ()  # of lines that no rate rests on as they stand
 
 
 _CR_INSIDE = re.compile(rb"\r+(?=[^\r\n])")

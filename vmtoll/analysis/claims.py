@@ -39,17 +39,14 @@ UNITS |= {"peak_goodput_rps": "1/s", "goodput_knee_rps": "1/s"}
 
 @dataclass(frozen=True)
 class Measured:
-    """One selection over another in logs, or a single one in its metric's unit.
-
-    `estimate`: the mean, geometric for a ratio, with the interval over all that findings allow, a 95% one where the
-    number of blocks was fixed; None without a block, and without an interval below three. `limited`: in every block the
-    client or the link set a figure. `alpha`: 1 − confidence of the interval.
-    """
+    """One selection over another in logs, or a single one in its metric's unit."""
 
     bounds: Bounds
+    # the mean, geometric for a ratio, with the interval over all that findings allow, a 95% one where the number of
+    # blocks was fixed; None without a block, and without an interval below three
     estimate: Estimate | None
-    limited: bool
-    alpha: float
+    limited: bool  # in every block the client or the link set a figure
+    alpha: float  # 1 − confidence of the interval
 
     @property
     def blocks(self) -> int:
@@ -58,16 +55,15 @@ class Measured:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a source says of a comparison. `ratio`: the published one, None for a claim about one side; it claims a
-    direction, or equality with `within_pct`. `at_least`, `at_most`: the limit of one side, in its unit. `margin`: the
-    fraction below which a difference counts as none.
-    """
+    """What a source says of a comparison."""
 
+    # the published one, None for a claim about one side; it claims a direction, or equality with `within_pct`
     ratio: float | None = None
     within_pct: float | None = None
+    # `at_least`, `at_most`: the limit of one side, in its unit
     at_least: float | None = None
     at_most: float | None = None
-    margin: float = 0.0
+    margin: float = 0.0  # the fraction below which a difference counts as none
 
 
 def bounds_of(selections: Sequence[Selection]) -> Bounds | None:

@@ -63,14 +63,13 @@ OPEN_STATUSES = frozenset({FactStatus.UNDECLARED, FactStatus.ONE_SIDED})
 
 @dataclass(frozen=True)
 class ComparedFact:
-    """One compared fact, `servers: nginx: version`. `values`: environment → what to print, None where the machine lacks
-    the fact; one entry when equal. `count`: the number of facts in a group of equal ones.
-    """
+    """One compared fact, `servers: nginx: version`."""
 
     name: str
     status: FactStatus
+    # environment → what to print, None where the machine lacks the fact; one entry when equal
     values: Mapping[str, str | None] = field(default_factory=dict)
-    count: int | None = None
+    count: int | None = None  # the number of facts in a group of equal ones
 
 
 def equality(run: Run) -> list[ComparedFact]:

@@ -15,43 +15,39 @@ from vmtoll.runs import folder
 
 @dataclass(frozen=True, kw_only=True)
 class ReasonShare:
-    """Exits for one reason: means over the explained trials. `us_per_request`, `us_per_exit`: CPU time of the host from
-    the exit to the entry, with what tracing itself takes; `away_us`: time per request on no CPU, asleep or waiting.
-    """
+    """Exits for one reason: means over the explained trials."""
 
     reason: str
     per_request: Estimate
+    # `us_per_request`, `us_per_exit`: CPU time of the host from the exit to the entry, with what tracing itself takes
     us_per_request: Estimate
     us_per_exit: float
-    away_us: Estimate
+    away_us: Estimate  # time per request on no CPU, asleep or waiting
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainedExits:
-    """The exits of a guest in one scenario, per request; means over `trials` explained trials, in µs where it says so.
-
-    `reasons`: by falling CPU time. `us_per_request`: CPU of the host from exits to entries. `host_cpu_us`,
-    `traced_cpu_us`: CPU of the guest's QEMU and vhost threads in measured and in explained trials. `more_us`: what a
-    measured trial needs of it above the CPU of the baseline's trial in the same block, negative if it needs less; None
-    for the baseline itself, and without such a block. `is_baseline_guest`: the baseline has exits too;
-    `baseline_us_per_request`: their CPU, None where they were not explained. `at_least_us`: all exits at the lowest
-    price of `prices`.
+    """The exits of a guest in one scenario, per request; means over `trials` explained trials, in µs where it says
+    so.
     """
 
     scenario: Scenario
     arm: Arm
     baseline: Arm
-    is_baseline_guest: bool
+    is_baseline_guest: bool  # the baseline has exits too
     trials: int
-    reasons: tuple[ReasonShare, ...]
+    reasons: tuple[ReasonShare, ...]  # by falling CPU time
     per_request: Estimate
-    us_per_request: Estimate
+    us_per_request: Estimate  # CPU of the host from exits to entries
+    # `host_cpu_us`, `traced_cpu_us`: CPU of the guest's QEMU and vhost threads in measured and in explained trials
     host_cpu_us: Estimate | None
     traced_cpu_us: Estimate | None
+    # what a measured trial needs of it above the CPU of the baseline's trial in the same block, negative if it needs
+    # less; None for the baseline itself, and without such a block
     more_us: Estimate | None
-    baseline_us_per_request: Estimate | None
+    baseline_us_per_request: Estimate | None  # their CPU, None where they were not explained
     prices: tuple[ExitPrice, ...]
-    at_least_us: float | None
+    at_least_us: float | None  # all exits at the lowest price of `prices`
 
 
 def explained_exits(run: Run) -> tuple[ExplainedExits, ...]:

@@ -23,24 +23,21 @@ MOST_NIGHTS = 120  # further back, a test bed is another one
 
 @dataclass(frozen=True)
 class Night:
-    """One run. `figure`: the median over its trials."""
+    """One run."""
 
     run: str
     started_at: str
-    figure: float
+    figure: float  # the median over its trials
 
 
 @dataclass(frozen=True)
 class LevelChange:
-    """A new level of a figure. `first`: number of its first night, from 0; `ratio`: it ÷ the level before, with its
-    95% interval; `is_worse`: the new level is the worse one; `facts`: what else differs between the two nights around
-    the change.
-    """
+    """A new level of a figure."""
 
-    first: int
-    ratio: Estimate
-    is_worse: bool
-    facts: tuple[RunDifference, ...] = ()
+    first: int  # number of its first night, from 0
+    ratio: Estimate  # it ÷ the level before, with its 95% interval
+    is_worse: bool  # the new level is the worse one
+    facts: tuple[RunDifference, ...] = ()  # what else differs between the two nights around the change
 
     @property
     def size(self) -> float:
@@ -54,15 +51,14 @@ class LevelChange:
 
 @dataclass(frozen=True)
 class FigureHistory:
-    """The nights of one figure of one environment under one load, the oldest first, and the changes of its level.
-    `is_missing`: the newest run has no such figure, because its trials failed, or the client or the link limited them.
-    """
+    """The nights of one figure of one environment under one load, the oldest first, and the changes of its level."""
 
     scenario: Scenario
     arm: Arm
     metric: Metric
     nights: tuple[Night, ...]
     changes: tuple[LevelChange, ...] = ()
+    # the newest run has no such figure, because its trials failed, or the client or the link limited them
     is_missing: bool = False
 
     @property

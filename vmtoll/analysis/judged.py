@@ -29,14 +29,11 @@ from vmtoll.statistics.series import Floats, Series, fit
 
 @dataclass(frozen=True)
 class Control:
-    """The A/A controls of a family for one figure. `noise`: the largest log ratio of two A/A trials in any block;
-    `control_difference`: the largest difference of a control from itself for sure, in logs; `effects`: one entry per
-    control.
-    """
+    """The A/A controls of a family for one figure."""
 
-    noise: float
-    control_difference: float
-    effects: tuple[ControlEffects, ...] = ()
+    noise: float  # the largest log ratio of two A/A trials in any block
+    control_difference: float  # the largest difference of a control from itself for sure, in logs
+    effects: tuple[ControlEffects, ...] = ()  # one entry per control
 
 
 def controls_of(run: Run, roles: Mapping[Scenario, Role]) -> dict[tuple[str, Loop], Control]:

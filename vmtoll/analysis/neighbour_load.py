@@ -28,13 +28,11 @@ CURVE_FIELDS = {
 
 @dataclass(frozen=True)
 class NeighbourStep:
-    """One load on the neighbour. `answered_rps`: its answers per second, the median over trials, None without a figure;
-    `trials`: those of the machine under test that are not invalid, one per block.
-    """
+    """One load on the neighbour."""
 
     load: NeighbourLoad
-    answered_rps: float | None
-    trials: tuple[TrialRecord, ...]
+    answered_rps: float | None  # its answers per second, the median over trials, None without a figure
+    trials: tuple[TrialRecord, ...]  # those of the machine under test that are not invalid, one per block
 
     def measure(self, field: str) -> Measure:
         """The Measure of a field of Measurement."""

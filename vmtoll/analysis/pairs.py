@@ -34,13 +34,11 @@ LOG_NATURAL = math.log(NATURAL_FACTOR)
 
 @dataclass(frozen=True)
 class Bounds:
-    """The advantage of the compared side by block, in logs, above zero where it is better. `low`: its worst, with its
-    lost trials, against the baseline's best; `high`: its best against the baseline's worst, with that side's lost ones.
-    """
+    """The advantage of the compared side by block, in logs, above zero where it is better."""
 
-    low: Series
+    low: Series  # its worst, with its lost trials, against the baseline's best
     mid: Series
-    high: Series
+    high: Series  # its best against the baseline's worst, with that side's lost ones
 
     def widened(self, log: float) -> "Bounds":
         """The same with each end moved outward by `log`."""
@@ -53,28 +51,27 @@ def _moved(series: Series, log: float) -> Series:
 
 @dataclass(frozen=True)
 class SideBlock:
-    """One side in one block, in logs, the larger the better. `bad` includes all lost trials, `good` only those with an
-    `at_best`; None if not known. `lost`: the part of `bad` due to lost trials where another one has a figure.
+    """One side in one block, in logs, the larger the better. `bad` includes all lost trials, `good` only those with
+    an `at_best`; None if not known.
     """
 
     bad: float | None
     mid: float | None
     good: float | None
-    lost: float = 0.0
+    lost: float = 0.0  # the part of `bad` due to lost trials where another one has a figure
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Two sides, block by block. `bounds`: over all replicates; `first_replicates`: over the first replicate of each
-    side, None unless a side has two and the blocks are skewed; `capped`: for the low and the high series, whether a
-    natural limit or a lost trial set an end.
-    """
+    """Two sides, block by block."""
 
     baseline: Side
     compared: Side
-    bounds: Bounds
+    bounds: Bounds  # over all replicates
     blocks: tuple[Mapping[int, SideBlock], Mapping[int, SideBlock]]
+    # over the first replicate of each side, None unless a side has two and the blocks are skewed
     first_replicates: Bounds | None = None
+    # for the low and the high series, whether a natural limit or a lost trial set an end
     capped: tuple[bool, bool] = (False, False)
 
     @property

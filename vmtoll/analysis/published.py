@@ -39,7 +39,7 @@ _MINUTE_METRICS = {"transactions", "failed_transactions", "data_transferred"}
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """A row of figures.csv; a field is empty if the source does not say. `load`: in the words of the command."""
+    """A row of figures.csv; a field is empty if the source does not say."""
 
     experiment: str
     source: str
@@ -48,7 +48,7 @@ class PublishedFigure:
     version: str
     environment: str
     tool: str
-    load: str
+    load: str  # in the words of the command
     keep_alive: str
     payload_bytes: str
     metric: str
@@ -258,12 +258,11 @@ class Point:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A point before its shape is known, with the trials behind it. `group`: points may be compared within it; the
-    metric, whether the client was on the same machine, and the loads.
-    """
+    """A point before its shape is known, with the trials behind it."""
 
     point: Point
     selection: Selection | None = None
+    # points may be compared within it; the metric, whether the client was on the same machine, and the loads
     group: Group = ("", False, frozenset())
 
 

@@ -56,18 +56,16 @@ class Nature(StrEnum):
 
 @dataclass(frozen=True)
 class Quantity:
-    """A figure, as far as its bounds depend on it. `percentile`: a fraction, 0 for other figures; `prefix`: that of the
-    record's percentiles, such as `response_time`; `unit_s`: a second in the figure's unit, 1e6 for µs; `is_open`: of an
-    open loop; `prescribed`: findings that are part of the question, so they widen nothing; `excludes_client`: whether
-    the time of a single user's own client may be no part of the figure, as where the source of a claim had another one.
-    """
+    """A figure, as far as its bounds depend on it."""
 
     nature: Nature
-    percentile: float = 0.0
-    prefix: str = ""
-    unit_s: float = 1.0
-    is_open: bool = False
-    prescribed: frozenset[Code] = frozenset()
+    percentile: float = 0.0  # a fraction, 0 for other figures
+    prefix: str = ""  # that of the record's percentiles, such as `response_time`
+    unit_s: float = 1.0  # a second in the figure's unit, 1e6 for µs
+    is_open: bool = False  # of an open loop
+    prescribed: frozenset[Code] = frozenset()  # findings that are part of the question, so they widen nothing
+    # whether the time of a single user's own client may be no part of the figure, as where the source of a claim had
+    # another one
     excludes_client: bool = False
 
 
@@ -96,32 +94,31 @@ def quantity_of(column: str, *, is_open: bool) -> Quantity:
 
 @dataclass(frozen=True)
 class Slack:
-    """How far one finding lets a figure be off. `low`, `high`: factors on the ends; `down`: subtracted from the low
-    end; `down_q`, `up_q`: shares of the requests by which a percentile may lie lower or higher; `offset`: an offset
-    that may replace `low`, `down_q` and `up_q` of a percentile; the tighter bound counts.
-    """
+    """How far one finding lets a figure be off."""
 
     code: Code
+    # `low`, `high`: factors on the ends
     low: float = 1.0
     high: float = 1.0
-    down: float = 0.0
+    down: float = 0.0  # subtracted from the low end
+    # `down_q`, `up_q`: shares of the requests by which a percentile may lie lower or higher
     down_q: float = 0.0
     up_q: float = 0.0
+    # an offset that may replace `low`, `down_q` and `up_q` of a percentile; the tighter bound counts
     offset: float | None = None
 
 
 @dataclass(frozen=True)
 class BoundedFigure:
-    """low ≤ value ≤ high, in the figure's unit. `widths`: finding → how far it alone moves the lower and the upper end,
-    in logs, infinite if it leaves an end open. `value_without_client`: the figure without the client's own CPU time, if
-    the quantity excludes it and it is known: the client does the same work for both sides, so it counts on both or on
-    neither.
-    """
+    """low ≤ value ≤ high, in the figure's unit."""
 
     low: float
     value: float
     high: float
+    # finding → how far it alone moves the lower and the upper end, in logs, infinite if it leaves an end open
     widths: Mapping[Code | Cause, tuple[float, float]] = field(default_factory=dict)
+    # the figure without the client's own CPU time, if the quantity excludes it and it is known: the client does the
+    # same work for both sides, so it counts on both or on neither
     value_without_client: float | None = None
 
     @property

@@ -38,15 +38,13 @@ UNEQUAL_REQUESTS = 1.2  # ratio beyond which the percentile of the side with mor
 
 @dataclass(frozen=True)
 class Measure:
-    """The figure of each trial that is compared. `value`: reads it; `role`: of its measurement; `limits`: findings that
-    mean that the client or the link set it.
-    """
+    """The figure of each trial that is compared."""
 
-    value: Callable[[TrialRecord], float | None]
+    value: Callable[[TrialRecord], float | None]  # reads it
     quantity: Quantity
-    role: Role = Role.PRIMARY
+    role: Role = Role.PRIMARY  # of its measurement
     higher_is_better: bool = True
-    limits: frozenset[Code] = frozenset()
+    limits: frozenset[Code] = frozenset()  # findings that mean that the client or the link set it
 
     @property
     def sign(self) -> int:
@@ -72,16 +70,13 @@ def measure_of(metric: Metric, role: Role, *, is_open: bool) -> Measure:
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """One trial on its side. `figure`: its figure with its bounds, None without one; `lost`: the number of lost
-    trials that it counts as, failed earlier attempts included; `at_best`: the best that the figure of a trial lost to
-    failed requests may have been; `is_comparable`: False if a finding says that the sides are not the same thing.
-    """
+    """One trial on its side."""
 
     trial: TrialRecord
-    figure: BoundedFigure | None = None
-    lost: int = 0
-    at_best: float | None = None
-    is_comparable: bool = True
+    figure: BoundedFigure | None = None  # its figure with its bounds, None without one
+    lost: int = 0  # the number of lost trials that it counts as, failed earlier attempts included
+    at_best: float | None = None  # the best that the figure of a trial lost to failed requests may have been
+    is_comparable: bool = True  # False if a finding says that the sides are not the same thing
 
 
 @dataclass(frozen=True)

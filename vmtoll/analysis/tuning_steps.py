@@ -26,12 +26,12 @@ METRICS = (THROUGHPUT, TAIL, HOST_CPU, CPU)
 
 @dataclass(frozen=True)
 class ProfileStep:
-    """Step from one profile to another; `skipped_profiles`: those between them that this run lacks."""
+    """Step from one profile to another."""
 
     kind: StepKind
     before: str
     after: str
-    skipped_profiles: tuple[str, ...] = ()
+    skipped_profiles: tuple[str, ...] = ()  # those between them that this run lacks
 
 
 def level(values: Sequence[float]) -> float | None:

@@ -22,11 +22,11 @@ class BuildError(VmtollError):
 
 @dataclass(frozen=True)
 class Builds:
-    """The candidates' folders in `folder`. `repository`: whose commits they are; `command`: builds one of them."""
+    """The candidates' folders in `folder`."""
 
     folder: Path
-    repository: Path | None
-    command: str
+    repository: Path | None  # whose commits they are
+    command: str  # builds one of them
     limit_s: float
 
     def path(self, candidate: str) -> Path:

@@ -31,13 +31,11 @@ _NOT_GOOD = frozenset({SittingAnswer.BAD, SittingAnswer.BETWEEN})
 
 @dataclass(frozen=True)
 class Range:
-    """Where the change is: after candidate `low` and up to candidate `high`, by index. `untested`: the candidates in
-    between that may still be measured.
-    """
+    """Where the change is: after candidate `low` and up to candidate `high`, by index."""
 
     low: int
     high: int
-    untested: tuple[int, ...]
+    untested: tuple[int, ...]  # the candidates in between that may still be measured
 
     @property
     def steps(self) -> int:

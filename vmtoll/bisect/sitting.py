@@ -41,14 +41,12 @@ class ArmFailedError(VmtollError):
 
 @dataclass(frozen=True)
 class Design:
-    """How each sitting of a bisection measures. `keys`: of its experiments; `change`: keys of each arm's change but
-    `apply`; `apply`: the command, with its placeholders; `metric`: None for the main one of the load.
-    """
+    """How each sitting of a bisection measures."""
 
-    keys: Mapping[str, Any]
-    change: Mapping[str, Any]
-    apply: str
-    metric: Metric | None
+    keys: Mapping[str, Any]  # of its experiments
+    change: Mapping[str, Any]  # keys of each arm's change but `apply`
+    apply: str  # the command, with its placeholders
+    metric: Metric | None  # None for the main one of the load
     until: Until
     registry: Registry
 
@@ -130,14 +128,14 @@ class FailureWatch:
 
 @dataclass(frozen=True)
 class Sitter:
-    """Measures the sittings of a bisection. `machines`: gives the inventory for a plan; `listener`: of its runs."""
+    """Measures the sittings of a bisection."""
 
     store: BisectionStore
     design: Design
     builds: Builds
-    machines: Callable[[Plan], Path]
+    machines: Callable[[Plan], Path]  # gives the inventory for a plan
     limit: str | None
-    listener: Listener
+    listener: Listener  # of its runs
 
     def main_metric(self, draft: Plan) -> Metric:
         """The metric that decides under the load of a plan."""

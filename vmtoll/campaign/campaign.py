@@ -44,11 +44,11 @@ class PlannedExperiment(Document):
 
 
 class RunOutcome(Document):
-    """The outcome of an experiment on a test bed. `run`: its folder, relative to the campaign's; `why` it failed."""
+    """The outcome of an experiment on a test bed."""
 
     status: Literal["complete", "failed", "running", "waiting"]
-    run: str | None
-    why: str | None
+    run: str | None  # its folder, relative to the campaign's
+    why: str | None  # why it failed
 
 
 class BedOutcome(Document):
@@ -75,10 +75,7 @@ class Record(Document):
 
 @dataclass
 class Campaign:
-    """A planned campaign. `folder` holds its measurements so far; `dataset` gets the finished runs.
-
-    `of`: the campaign that this one is a part of, as one test bed by itself: its name counts, and no page is written.
-    """
+    """A planned campaign. `folder` holds its measurements so far; `dataset` gets the finished runs."""
 
     folder: Path
     dataset: Location
@@ -89,6 +86,7 @@ class Campaign:
     program: Sequence[str] = PROGRAM
     failures: dict[Task, str] = field(default_factory=dict)
     page: Path | None = None  # once it is written
+    # the campaign that this one is a part of, as one test bed by itself: its name counts, and no page is written
     of: str | None = None
 
     @property

@@ -171,40 +171,30 @@ class Subject(Pairing):
 
 @dataclass(frozen=True, kw_only=True)
 class BedComparison(Subject):
-    """One metric of an arm on one test bed against the experiment's baseline, from the verdicts of its runs.
-
-    `mid`: the mean log ratio, compared ÷ baseline; `low`, `high`: as far as findings and lost trials allow; None where
-    no block has one. `error`: the standard error of `mid`; `widened`: the part of `low` and `high` that is due to the
-    test bed's own A/A controls; `noise`: the largest log ratio of two of their trials in a block. `open_…`: a natural
-    limit made that end. `limited_…`: client-limited or link-limited trials; `all_limited`: in every run, these are all
-    used trials of one side.
-
-    `doubts`: of all `runs`. `kind`, `interval_…` (ratios), `level` (1 − confidence): of the only run; None where the
-    test bed has several.
-    """
+    """One metric of an arm on one test bed against the experiment's baseline, from the verdicts of its runs."""
 
     testbed: str
     role: Role | None
     tool: str
     blocks: int
-    mid: float | None
-    low: float | None
+    mid: float | None  # the mean log ratio, compared ÷ baseline; None where no block has one
+    low: float | None  # the same as far as findings and lost trials allow
     high: float | None
-    error: float | None
-    widened: float = 0.0
-    noise: float | None = None
-    open_low: bool = False
+    error: float | None  # the standard error of `mid`
+    widened: float = 0.0  # the part of `low` and `high` that is due to the test bed's own A/A controls
+    noise: float | None = None  # the largest log ratio of two of the controls' trials in a block
+    open_low: bool = False  # a natural limit made that end
     open_high: bool = False
-    limited_baseline: int = 0
+    limited_baseline: int = 0  # client-limited or link-limited trials
     limited_compared: int = 0
-    all_limited: bool = False
-    doubts: tuple[Doubt, ...] = ()
+    all_limited: bool = False  # in every run, these are all used trials of one side
+    doubts: tuple[Doubt, ...] = ()  # of all `runs`
     runs: int = 1
-    kind: Kind | None = None
+    kind: Kind | None = None  # of the only run, as all below; None where the test bed has several
     because: VerdictReason | None = None
-    interval_low: float | None = None
+    interval_low: float | None = None  # a ratio
     interval_high: float | None = None
-    level: float | None = None
+    level: float | None = None  # 1 − confidence
 
     @property
     def subject(self) -> Subject:
@@ -214,7 +204,7 @@ class BedComparison(Subject):
 
 @dataclass(frozen=True)
 class BedControl:
-    """One A/A control of a test bed in one metric; `mid`: the mean log ratio, second trial ÷ first."""
+    """One A/A control of a test bed in one metric."""
 
     testbed: str
     experiment: str
@@ -223,7 +213,7 @@ class BedControl:
     accelerator: Accelerator
     hardware: Hardware
     metric: Metric
-    mid: float
+    mid: float  # the mean log ratio, second trial ÷ first
 
 
 @dataclass(frozen=True)
@@ -241,23 +231,23 @@ class BedTrials:
 
 @dataclass(frozen=True)
 class Failure:
-    """Trials of an environment that are invalid for one cause, the code of a finding; `testbeds`: on how many."""
+    """Trials of an environment that are invalid for one cause, the code of a finding."""
 
     experiment: str
     environment: str
     cause: str
     trials: int
-    testbeds: int
+    testbeds: int  # on how many
 
 
 @dataclass(frozen=True)
 class MachineLoad:
-    """The load on a test bed's machines in one role in the trials, in percent; `seconds`: summed over machines."""
+    """The load on a test bed's machines in one role in the trials, in percent."""
 
     testbed: str
     role: str
     machines: int
-    seconds: int
+    seconds: int  # summed over machines
     cpu_pct: float | None
     cpu_max_pct: float | None
     steal_pct: float | None

@@ -50,54 +50,44 @@ MEMORY_MB = 1000
 
 @dataclass(frozen=True)
 class BedEffect:
-    """The effect on one test bed.
-
-    `estimate`: with the interval that decided there, at the level `confidence`; without an interval if the test bed has
-    several runs. `mean_low`, `mean_high`: as far as findings and lost trials allow; `limited`: client-limited or
-    link-limited trials; `role`, `tool`: whose figures its runs compared; `kind`: of the only run; `because`: why it has
-    no figure, or is undecided.
-    """
+    """The effect on one test bed."""
 
     testbed: str
     blocks: int
-    limited: int
+    limited: int  # client-limited or link-limited trials
+    # `role`, `tool`: whose figures its runs compared
     role: Role | None
     tool: str
+    # with the interval that decided there, at the level `confidence`; without an interval if the test bed has several
+    # runs
     estimate: Ratio | None = None
     confidence: float | None = None
+    # `mean_low`, `mean_high`: as far as findings and lost trials allow
     mean_low: float | None = None
     mean_high: float | None = None
-    kind: Kind | None = None
-    because: VerdictReason | None = None
+    kind: Kind | None = None  # of the only run
+    because: VerdictReason | None = None  # why it has no figure, or is undecided
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effect(Pairing):
-    """One metric of a pairing, over all test beds.
+    """One metric of a pairing, over all test beds."""
 
-    `verdict`: with test beds in place of blocks; `between_sd`: standard deviation of the log ratio between test beds;
-    `prediction`: the ratio with the interval for a further test bed.
-    """
-
-    verdict: Verdict
+    verdict: Verdict  # with test beds in place of blocks
     blocks: int
-    between_sd: float | None
-    prediction: Ratio | None
+    between_sd: float | None  # standard deviation of the log ratio between test beds
+    prediction: Ratio | None  # the ratio with the interval for a further test bed
     by_testbed: tuple[BedEffect, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """All figures of a campaign.
-
-    `emulated`: software emulated a guest; `kvm_hardware`: what the hosts of KVM guests run on; `margin`: of practical
-    equivalence, a fraction.
-    """
+    """All figures of a campaign."""
 
     campaign: str
-    emulated: bool
-    kvm_hardware: tuple[Hardware, ...]
-    margin: float
+    emulated: bool  # software emulated a guest
+    kvm_hardware: tuple[Hardware, ...]  # what the hosts of KVM guests run on
+    margin: float  # of practical equivalence, a fraction
     testbeds: tuple[BedTrials, ...]
     effects: tuple[Effect, ...]
     latencies: tuple[Latency, ...]

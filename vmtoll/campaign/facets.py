@@ -48,15 +48,13 @@ class Facet:
 
 @dataclass(frozen=True)
 class OddHost:
-    """A test bed whose effect is unlike that of its kind. `expected`: the ratio of test beds with the same facets;
-    `deviation`: in their standard deviations, beyond `limit`.
-    """
+    """A test bed whose effect is unlike that of its kind."""
 
     comparison: Subject
     testbed: str
     ratio: float
-    expected: float
-    deviation: float
+    expected: float  # the ratio of test beds with the same facets
+    deviation: float  # in their standard deviations, beyond `limit`
     limit: float
 
 

@@ -16,12 +16,12 @@ ONLY_TEST_BED = "whole"  # the only test bed of an inventory that names none
 
 @dataclass(frozen=True)
 class Bed:
-    """A test bed. `limit`: Ansible's pattern of its machines, None for all; `environments`: those under test."""
+    """A test bed."""
 
     name: str
     hosts: Sequence[str]
-    environments: frozenset[str]
-    limit: str | None
+    environments: frozenset[str]  # those under test
+    limit: str | None  # Ansible's pattern of its machines, None for all
 
 
 def read_testbeds(inventory: Path, limit: str | None = None) -> list[Bed]:

@@ -40,7 +40,7 @@ class SharedRate:
 
 @dataclass(frozen=True)
 class Consolidation:
-    """One server in one environment. `levels`: two or more, fewest guests first; `rates`: lightest first."""
+    """One server in one environment."""
 
     workload: str
     server: str
@@ -48,8 +48,8 @@ class Consolidation:
     kind: MachineKind
     accelerator: Accelerator
     hardware: Hardware
-    levels: tuple[SharedCapacity, ...]
-    rates: tuple[SharedRate, ...]
+    levels: tuple[SharedCapacity, ...]  # two or more, fewest guests first
+    rates: tuple[SharedRate, ...]  # lightest first
 
 
 # The first six fields of a Consolidation.

@@ -31,22 +31,18 @@ from vmtoll.statistics.thresholds import MIN_EQUIVALENT_BLOCKS
 
 @dataclass(frozen=True)
 class GuestCount:
-    """One number of guests. `worst`: block → log(p99 / deadline) of the worst guest, whose p99 counts all planned
-    requests; `ratio`: the mean of exp(worst) with its interval, from this number alone; `available`: of the guest with
-    the fewest successes (see `rate_sweep.share_of`). `kept`: trials in which every guest kept its objective; `host`:
-    means; `limits`: findings in more than half of the trials that say that the client or the link was the limit;
-    `growing_trials`: those whose response times grow, so that their p99 depends on how long they last.
-    """
+    """One number of guests."""
 
     guests: int
-    worst: Mapping[int, float]
-    ratio: Estimate
-    available: Estimate
-    kept: int
+    worst: Mapping[int, float]  # block → log(p99 / deadline) of the worst guest, whose p99 counts all planned requests
+    ratio: Estimate  # the mean of exp(worst) with its interval, from this number alone
+    available: Estimate  # of the guest with the fewest successes (see `rate_sweep.share_of`)
+    kept: int  # trials in which every guest kept its objective
     trials: int
-    host: HostFigures
+    host: HostFigures  # means
+    # findings in more than half of the trials that say that the client or the link was the limit
     limits: tuple[Code, ...] = ()
-    growing_trials: int = 0
+    growing_trials: int = 0  # those whose response times grow, so that their p99 depends on how long they last
 
     @property
     def vcpus_per_cpu(self) -> float | None:
@@ -55,18 +51,16 @@ class GuestCount:
 
 @dataclass(frozen=True)
 class CarriedGuests:
-    """One environment. `guests`: by each end, the most guests that the host carries, 0 for none; `open_ends`: those at
-    which even `at_most` are carried, so that there may be room for more. `counts`: fewest guests first. `failed`: the
-    numbers of guests without a trial that counts → the findings that say why, most frequent first.
-    """
+    """One environment."""
 
     environment: str
     accelerator: Accelerator
     hardware: Hardware
     availability_pct: float
-    guests: ByEnd[int]
-    open_ends: tuple[End, ...]
-    counts: tuple[GuestCount, ...]
+    guests: ByEnd[int]  # by each end, the most guests that the host carries, 0 for none
+    open_ends: tuple[End, ...]  # those at which even `at_most` are carried, so that there may be room for more
+    counts: tuple[GuestCount, ...]  # fewest guests first
+    # the numbers of guests without a trial that counts → the findings that say why, most frequent first
     failed: Mapping[int, tuple[Code, ...]] = field(default_factory=dict)
 
     @property

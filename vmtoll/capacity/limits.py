@@ -32,11 +32,11 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True)
 class BindingLimit:
-    """The limit that binds. `missed`: part of the objective, for the last three; `codes`: findings, for CLIENT."""
+    """The limit that binds."""
 
     kind: Limit
-    missed: SloPart | None = None
-    codes: tuple[Code, ...] = ()
+    missed: SloPart | None = None  # part of the objective, for the last three
+    codes: tuple[Code, ...] = ()  # findings, for CLIENT
 
 
 def binding_limit(unit: UnitCapacity, usage: MachineUsage, slo: Slo) -> BindingLimit:

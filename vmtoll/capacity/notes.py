@@ -72,15 +72,13 @@ class NoneShown:
 
 @dataclass(frozen=True)
 class TooFewRequests:
-    """No request failed, and so few cannot show the availability. `more_s`: how much longer to load; `shown_pct`: the
-    availability that they do show.
-    """
+    """No request failed, and so few cannot show the availability."""
 
     requests: int
     rate_rps: float
     availability_pct: float
-    more_s: int
-    shown_pct: float
+    more_s: int  # how much longer to load
+    shown_pct: float  # the availability that they do show
     code: Literal["too-few-requests"] = "too-few-requests"
 
 

@@ -30,21 +30,16 @@ from vmtoll.statistics.thresholds import ALPHA, CONFIDENCE, MIN_EQUIVALENT_BLOCK
 
 @dataclass(frozen=True)
 class RateStep:
-    """One offered rate on one arm. `p99s_us`: block → p99 of all planned requests, a failed one being slower than any
-    other; `trials`: all but those invalid for other reasons than failed requests; `growing_trials`: the number of
-    trials whose response times grow.
+    """One offered rate on one arm."""
 
-    `rate_rps`: the lowest that any of its trials was offered. `limits`: the findings in more than half of the trials
-    that mean that it is client-limited or link-limited.
-    """
-
-    rate_rps: float
-    p99s_us: Mapping[int, float]
+    rate_rps: float  # the lowest that any of its trials was offered
+    p99s_us: Mapping[int, float]  # block → p99 of all planned requests, a failed one being slower than any other
     requests: int
     available: Estimate | None
+    # the findings in more than half of the trials that mean that it is client-limited or link-limited
     limits: tuple[Code, ...]
-    trials: pd.DataFrame
-    growing_trials: int = 0
+    trials: pd.DataFrame  # all but those invalid for other reasons than failed requests
+    growing_trials: int = 0  # the number of trials whose response times grow
 
     @property
     def blocks(self) -> int:
@@ -82,10 +77,7 @@ class RateStep:
 
 @dataclass(frozen=True)
 class RateSweep:
-    """The rates offered to one server on one arm, lightest first, with one number of guests and one neighbour load.
-
-    `search`: the workload, if a search chose the rates.
-    """
+    """The rates offered to one server on one arm, lightest first, with one number of guests and one neighbour load."""
 
     server: str
     workload: str
@@ -96,7 +88,7 @@ class RateSweep:
     hardware: Hardware
     guests: int | None
     neighbour: NeighbourLoad | None
-    search: SearchWorkload | None
+    search: SearchWorkload | None  # the workload, if a search chose the rates
     steps: list[RateStep]
 
     @property
@@ -210,21 +202,18 @@ def unseen_share(trials: int) -> float:
 
 @dataclass(frozen=True)
 class UnitCapacity:
-    """Capacity of one machine (or guest) with one server.
-
-    `rates`: by each end, the highest rate of the sweep up to which the objective is met; None if the lowest rate misses
-    it. `open_ends`: the ends at which even the highest rate meets it, so the true capacity is larger by an amount that
-    was not measured. `low_step`: the step of the low rate, or the lowest step without one; `missed_step`: the step
-    above the low rate, the lowest one without a low rate, None if the low end is open; `missed_parts`: the part of the
-    objective that it misses, by each end.
-    """
+    """Capacity of one machine (or guest) with one server."""
 
     steps: list[RateStep]
+    # by each end, the highest rate of the sweep up to which the objective is met; None if the lowest rate misses it
     rates: ByEnd[float | None]
+    # the ends at which even the highest rate meets it, so the true capacity is larger by an amount that was not
+    # measured
     open_ends: tuple[End, ...]
-    low_step: RateStep
+    low_step: RateStep  # the step of the low rate, or the lowest step without one
+    # the step above the low rate, the lowest one without a low rate, None if the low end is open
     missed_step: RateStep | None
-    missed_parts: ByEnd[SloPart | None]
+    missed_parts: ByEnd[SloPart | None]  # the part of the objective that it misses, by each end
 
 
 def unit_capacity(steps: Sequence[RateStep], slo: Slo, *, searched: bool = False) -> UnitCapacity:

@@ -99,14 +99,12 @@ def power_w(trials: pd.DataFrame) -> Estimate | None:
 
 @dataclass(frozen=True)
 class ErlangBound:
-    """Rate that an M/M/c queue with these CPUs and this work per request would carry at the objective's p99. `random`:
-    the shares of the even rate that it still carries with random arrivals.
-    """
+    """Rate that an M/M/c queue with these CPUs and this work per request would carry at the objective's p99."""
 
     cpus: int
     work_us: float
     rate_rps: float
-    random: RandomArrivals
+    random: RandomArrivals  # the shares of the even rate that it still carries with random arrivals
 
 
 def erlang_bound(trials: pd.DataFrame, size: Size, slo: Slo) -> ErlangBound | None:

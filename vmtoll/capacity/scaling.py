@@ -26,20 +26,17 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Usl:
-    """A fitted law. `errors`: standard errors of gamma, alpha, beta (null for one that lies on its bound);
-    `residual`: residual standard error, in the unit of the throughput, or of its logarithm; `largest`: the highest
-    level measured.
-    `peak`: the level beyond which throughput falls, √((1 − α)/β), None when it never does (β = 0); `limit`: the
-    throughput that contention alone allows, γ/α (Amdahl's asymptote), None without contention.
-    """
+    """A fitted law."""
 
     gamma: float
     alpha: float
     beta: float
+    # standard errors of gamma, alpha, beta (null for one that lies on its bound)
     errors: tuple[float | None, float | None, float | None]
-    residual: float
-    largest: float
-    peak: float | None
+    residual: float  # residual standard error, in the unit of the throughput, or of its logarithm
+    largest: float  # the highest level measured
+    peak: float | None  # the level beyond which throughput falls, √((1 − α)/β), None when it never does (β = 0)
+    # the throughput that contention alone allows, γ/α (Amdahl's asymptote), None without contention
     limit: float | None
 
     def throughput(self, n: float) -> float:
@@ -147,33 +144,29 @@ GUESTS = "guests"  # the environment of a scaling over CPUs
 
 @dataclass(frozen=True)
 class ScalingPoint:
-    """One trial. `level`: users, or CPUs."""
+    """One trial."""
 
     block: int
-    level: float
+    level: float  # users, or CPUs
     throughput_rps: float
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Six levels or more of one workload on one server. `users`: their number in a scaling over CPUs; `points`: the
-    trials of all levels without a client-limited or link-limited trial; `law`: fitted to them, with the 95% intervals
-    of its α and β over blocks (see `jackknife_intervals`). `accelerator`: TCG if any of the guests was emulated;
-    `hardware`: EMULATED if that below any of them was.
-    """
+    """Six levels or more of one workload on one server."""
 
     over: LevelKind
     server: str
     environment: str
     workload: str
-    users: float | None
+    users: float | None  # their number in a scaling over CPUs
     tool: str
-    accelerator: Accelerator
-    hardware: Hardware
-    law: Usl
+    accelerator: Accelerator  # TCG if any of the guests was emulated
+    hardware: Hardware  # EMULATED if that below any of them was
+    law: Usl  # fitted to them, with the 95% intervals of its α and β over blocks (see `jackknife_intervals`)
     alpha_interval: Interval | None
     beta_interval: Interval | None
-    points: tuple[ScalingPoint, ...]
+    points: tuple[ScalingPoint, ...]  # the trials of all levels without a client-limited or link-limited trial
 
 
 _Key = tuple[LevelKind, str, str, str, float | None]  # the first five fields of a Scaling

@@ -76,10 +76,7 @@ class MetricResult:
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioResult:
-    """One scenario on one arm against its baseline. `facts`: differences that rule out a comparison;
-    `other_differences`: differences that rule out comparing absolute figures; `absolute`: environment → figure →
-    median again ÷ published, None where absolute figures may not be compared.
-    """
+    """One scenario on one arm against its baseline."""
 
     scenario: Scenario
     baseline: Arm
@@ -87,9 +84,10 @@ class ScenarioResult:
     accelerator: Accelerator
     status: Status
     why: AgreementReason
-    facts: tuple[RunDifference, ...] = ()
-    other_differences: tuple[RunDifference, ...] = ()
+    facts: tuple[RunDifference, ...] = ()  # differences that rule out a comparison
+    other_differences: tuple[RunDifference, ...] = ()  # differences that rule out comparing absolute figures
     metrics: Mapping[str, MetricResult] = field(default_factory=dict)
+    # environment → figure → median again ÷ published, None where absolute figures may not be compared
     absolute: Mapping[str, Mapping[str, float]] | None = None
 
 
@@ -108,14 +106,13 @@ class RunName:
 
 @dataclass(frozen=True)
 class RunComparison:
-    """Two runs; the first is the one to be reproduced. `counts`: scenarios by status; `between_run_sd`: standard
-    deviation of the log ratio between runs of one machine, as the user gave it; 0 where it is not known.
-    """
+    """Two runs; the first is the one to be reproduced."""
 
     published: RunName
     again: RunName
-    counts: Mapping[Status, int]
+    counts: Mapping[Status, int]  # scenarios by status
     scenarios: tuple[ScenarioResult, ...]
+    # standard deviation of the log ratio between runs of one machine, as the user gave it; 0 where it is not known
     between_run_sd: float = 0.0
 
 

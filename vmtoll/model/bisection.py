@@ -48,14 +48,12 @@ class Contrast(Document):
 
 
 class Sitting(Document):
-    """Arms that are measured together. `arms`: arm → its candidate, the anchors always among them; `share`: the
-    fraction of the 5% that it may spend.
-    """
+    """Arms that are measured together."""
 
     number: int
     task: Task
-    arms: dict[str, str]
-    share: float
+    arms: dict[str, str]  # arm → its candidate, the anchors always among them
+    share: float  # the fraction of the 5% that it may spend
 
     @property
     def candidate(self) -> str:
@@ -64,13 +62,13 @@ class Sitting(Document):
 
 
 class SittingResult(Document):
-    """An ended sitting. `why`: why its candidate was skipped; `run`: its run, relative to the bisection's folder."""
+    """An ended sitting."""
 
     sitting: Sitting
     answer: SittingAnswer
     contrasts: list[Contrast] = Field(default_factory=list)
-    why: str = ""
-    run: str | None = None
+    why: str = ""  # why its candidate was skipped
+    run: str | None = None  # its run, relative to the bisection's folder
     measured_s: float = 0.0
 
     @property
@@ -84,17 +82,15 @@ class SittingResult(Document):
 
 
 class Bisection(Document):
-    """bisect.json. `candidates`: from the good anchor to the bad one, both included; `pending`: the sitting that is
-    being measured; `request`: what the command asked for.
-    """
+    """bisect.json."""
 
     model_config = ConfigDict(populate_by_name=True)
 
     schema_: Literal[1] = Field(default=1, alias="schema")
-    candidates: list[str] = Field(min_length=2)
-    request: dict[str, str] = Field(default_factory=dict)
+    candidates: list[str] = Field(min_length=2)  # from the good anchor to the bad one, both included
+    request: dict[str, str] = Field(default_factory=dict)  # what the command asked for
     findings: list[SittingResult] = Field(default_factory=list)
-    pending: Sitting | None = None
+    pending: Sitting | None = None  # the sitting that is being measured
 
     @property
     def good(self) -> str:

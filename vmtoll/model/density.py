@@ -71,16 +71,14 @@ class Density(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class TileFigures:
-    """One loaded guest in a trial. `kind`: its workload; `p99_ms`: within which 99% of all planned requests succeeded,
-    None if fewer did; `deadline_ms`: its limit.
-    """
+    """One loaded guest in a trial."""
 
     guest: str
-    kind: str
-    deadline_ms: float
+    kind: str  # its workload
+    deadline_ms: float  # its limit
     requests: int
     successful: int
-    p99_ms: float | None
+    p99_ms: float | None  # within which 99% of all planned requests succeeded, None if fewer did
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +103,8 @@ class HostFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class DensityFigures:
-    """A trial of an experiment with `density`: `guests` ran at once; `tiles`: those with a load."""
+    """A trial of an experiment with `density`: `guests` ran at once."""
 
     guests: int
-    tiles: tuple[TileFigures, ...]
+    tiles: tuple[TileFigures, ...]  # those with a load
     host: HostFigures = HostFigures()

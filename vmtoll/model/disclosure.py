@@ -11,15 +11,13 @@ from vmtoll.model.document import Document
 
 @dataclass(frozen=True)
 class Item:
-    """One item to disclose. `guest`: whether a virtual machine reports it too, or only the hardware below it;
-    `example`: what to write in the inventory; `column`: what its column in the table of hosts has, empty without one.
-    """
+    """One item to disclose."""
 
     name: str
     label: str
-    example: str
-    guest: bool = False
-    column: str = ""
+    example: str  # what to write in the inventory
+    guest: bool = False  # whether a virtual machine reports it too, or only the hardware below it
+    column: str = ""  # what its column in the table of hosts has, empty without one
 
 
 ITEMS = (
@@ -55,13 +53,11 @@ class DisclosedText(Document):
 
 
 class Disclosure(Document):
-    """The block `disclosure` of run.json: who ran it, and machine → item → its text; an unknown item is absent.
-    `virtual`: the virtual machines, which report only some items.
-    """
+    """The block `disclosure` of run.json: who ran it, and machine → item → its text; an unknown item is absent."""
 
     operator: str | None = None
     machines: dict[str, dict[str, DisclosedText]]
-    virtual: list[str] = Field(default_factory=list)
+    virtual: list[str] = Field(default_factory=list)  # the virtual machines, which report only some items
 
     def missing(self, machine: str) -> list[Item]:
         """Items of a machine that are not disclosed."""

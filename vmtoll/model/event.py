@@ -71,13 +71,11 @@ class NotReverted:
 
 @dataclass(frozen=True)
 class Connecting:
-    """vmtoll connects to the machines. `trials`: how many are planned; `total_s`: how long they should take;
-    `baseline`: the environment that the others are compared with.
-    """
+    """vmtoll connects to the machines."""
 
-    trials: int
-    total_s: float
-    baseline: str
+    trials: int  # how many are planned
+    total_s: float  # how long they should take
+    baseline: str  # the environment that the others are compared with
 
 
 @dataclass(frozen=True)
@@ -90,27 +88,24 @@ class ComparingMachines:
 
 @dataclass(frozen=True)
 class ServiceCompared:
-    """Every arm of a service answered alike to this many URLs. `found`, `declared`: the dynamic ones, of which only the
-    status was compared: asked twice, they differed, or the experiment says so.
-    """
+    """Every arm of a service answered alike to this many URLs."""
 
     urls: int
     arms: Sequence[str]
+    # `found`, `declared`: the dynamic ones, of which only the status was compared: asked twice, they differed, or the
+    # experiment says so
     found: Sequence[str]
     declared: Sequence[str]
 
 
 @dataclass(frozen=True)
 class MachineStep:
-    """A machine is lost, reboots or is back, between trials or before the first.
-
-    `limit_s`: how long vmtoll waits for a lost machine. `why`: why it is lost.
-    """
+    """A machine is lost, reboots or is back, between trials or before the first."""
 
     machine: str
     absence: Absence
-    limit_s: float | None = None
-    why: str = ""
+    limit_s: float | None = None  # how long vmtoll waits for a lost machine
+    why: str = ""  # why it is lost
 
 
 @dataclass(frozen=True)
@@ -134,9 +129,7 @@ class StartFailed:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialStep:
-    """Trial `number` of `trials`, in one of `blocks` blocks, enters a phase. `tool`, `role`, `rate_rps`: where the
-    phase has them.
-    """
+    """Trial `number` of `trials`, in one of `blocks` blocks, enters a phase."""
 
     spec: TrialSpec
     attempt: int
@@ -145,6 +138,7 @@ class TrialStep:
     blocks: int
     phase: Phase
     left_s: float
+    # `tool`, `role`, `rate_rps`: where the phase has them
     tool: str | None = None
     role: Role | None = None
     rate_rps: float | None = None
@@ -152,42 +146,40 @@ class TrialStep:
 
 @dataclass(frozen=True)
 class TrialEnded:
-    """A trial's record is stored. `again`: the trial failed, and vmtoll measures it or its block again."""
+    """A trial's record is stored."""
 
     record: TrialRecord
     number: int
     trials: int
     left_s: float
-    again: bool = False
+    again: bool = False  # the trial failed, and vmtoll measures it or its block again
 
 
 @dataclass(frozen=True)
 class BlockEnded:
-    """Every trial of a block is stored, at least one of them by this process. `validity`: of their last attempts."""
+    """Every trial of a block is stored, at least one of them by this process."""
 
     block: int
     blocks: int
-    validity: Mapping[Validity, int]
+    validity: Mapping[Validity, int]  # of their last attempts
     left_s: float
 
 
 @dataclass(frozen=True)
 class LookEnded:
-    """A run with `until` has looked at its comparisons. `next_blocks`: the number of blocks at the next look, None
-    where the run `stopped`.
-    """
+    """A run with `until` has looked at its comparisons."""
 
     look: Look
-    next_blocks: int | None
+    next_blocks: int | None  # the number of blocks at the next look, None where the run `stopped`
     stopped: Stop | None
 
 
 @dataclass(frozen=True)
 class RunEnded:
-    """Every trial is stored. `records`: the last attempt at each, also those of an earlier process."""
+    """Every trial is stored."""
 
     run_dir: Path
-    records: Sequence[TrialRecord]
+    records: Sequence[TrialRecord]  # the last attempt at each, also those of an earlier process
 
 
 Event = (

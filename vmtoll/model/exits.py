@@ -13,14 +13,13 @@ Explain = Literal["exits"]
 
 @dataclass(frozen=True, kw_only=True)
 class ExitReason:
-    """Exits for one reason during a load, of all virtual CPUs under test together. `reason`: the kernel's name;
-    `time_us`: from each exit to the next entry, by the host's clock; `away_us`: the part of it in which the virtual
-    CPU's thread was on no CPU of the host, because it slept (as an idle one does) or waited for one.
-    """
+    """Exits for one reason during a load, of all virtual CPUs under test together."""
 
-    reason: str
+    reason: str  # the kernel's name
     count: int
-    time_us: float
+    time_us: float  # from each exit to the next entry, by the host's clock
+    # the part of it in which the virtual CPU's thread was on no CPU of the host, because it slept (as an idle one does)
+    # or waited for one
     away_us: float
 
     @property
@@ -31,15 +30,13 @@ class ExitReason:
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainedTrial:
-    """A line of exits.jsonl: a trial that is compared with nothing, because its exits were traced meanwhile. `host`:
-    the KVM host that traced them; `exits`: by falling CPU time, empty where it failed.
-    """
+    """A line of exits.jsonl: a trial that is compared with nothing, because its exits were traced meanwhile."""
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     trial: TrialRecord
-    host: str
-    exits: tuple[ExitReason, ...] = ()
+    host: str  # the KVM host that traced them
+    exits: tuple[ExitReason, ...] = ()  # by falling CPU time, empty where it failed
 
 
 class ExitPrice(Document):

@@ -13,29 +13,24 @@ Facts = dict[str, Any]  # by name, whatever they are about
 
 
 class ServerFacts(BaseModel):
-    """Facts of a server on a machine. `version`: of its packages, None for a build of our own. `tls`: transport → what
-    the handshake of the last trial agreed on.
-    """
+    """Facts of a server on a machine."""
 
     model_config = ConfigDict(extra="allow")
 
-    version: str | None = None
+    version: str | None = None  # of its packages, None for a build of our own
     binary_sha256: str | None = None
     config_sha256: str | None = None
     workers: int | None = None
-    tls: dict[str, dict[str, Any]] = {}
+    tls: dict[str, dict[str, Any]] = {}  # transport → what the handshake of the last trial agreed on
 
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact of two machines that are compared: they may differ in it only where the experiment declares it. `boot`:
-    metal and guest differ in it even with the same root filesystem, so it is declared by default. `lasting`: two runs
-    count as measured on alike machines only if this fact is the same.
-    """
+    """A fact of two machines that are compared: they may differ in it only where the experiment declares it."""
 
     label: str
-    boot: bool = True
-    lasting: bool = False
+    boot: bool = True  # metal and guest differ in it even with the same root filesystem, so it is declared by default
+    lasting: bool = False  # two runs count as measured on alike machines only if this fact is the same
     name: str = ""
 
 
@@ -50,14 +45,11 @@ def _mitigations_text(states: Mapping[str, str]) -> str:
 
 
 class HostFacts(BaseModel):
-    """Facts of a machine, an entry of hosts.json. None, or empty: not recorded.
-
-    `role`: `sut`, `sibling` (a further machine of an environment), or the inventory's role. `domains`: on a KVM host,
-    libvirt's domain → its definition. `hardware`: the platform below the machine, see vmtoll.model.hardware.
-    """
+    """Facts of a machine, an entry of hosts.json. None, or empty: not recorded."""
 
     model_config = ConfigDict(extra="allow")
 
+    # `sut`, `sibling` (a further machine of an environment), or the inventory's role
     role: str = _known("client, sut (under test), kvm_host, …", default="machine")
     environment: str | None = _known("environment of a machine under test")
     workers: int | None = _known(fact=Fact("workers", boot=False))
@@ -95,7 +87,8 @@ class HostFacts(BaseModel):
     content_digest: str | None = _known(fact=Fact("site content", boot=False))
     libvirt_version: str | None = _known("version of libvirt, of a KVM host", before="nic_driver")
     qemu_version: str | None = _known("version of QEMU, of a KVM host", before="libvirt_version")
-    domains: dict[str, str] = {}
+    domains: dict[str, str] = {}  # on a KVM host, libvirt's domain → its definition
+    # the platform below the machine, see vmtoll.model.hardware
     hardware: str | None = _known("the platform below: native, nested, emulated, unknown", before="qemu_version")
 
     @property

@@ -50,23 +50,20 @@ class FindingKind:
 
 @dataclass(frozen=True)
 class Finding:
-    """One gate that fired. `value` and `limit` are in the gate's unit; None for a gate without a figure.
-
-    `role`: the measurement that it limits, None where it concerns the whole trial. `tool`, `machine`, `process`: where
-    the gate saw it. `payload`: what else it saw, for the codes that have one. `detail`: the payload as text, or the
-    message of a program that failed; never a sentence of vmtoll's own. Each of the two follows from the other, so a
-    record without a payload, or a `detail` without names, needs no other reader.
-    """
+    """One gate that fired. `value` and `limit` are in the gate's unit; None for a gate without a figure."""
 
     code: Code
     value: float | None = None
     limit: float | None = None
-    role: Role | None = None
+    role: Role | None = None  # the measurement that it limits, None where it concerns the whole trial
+    # `tool`, `machine`, `process`: where the gate saw it
     tool: str | None = None
     machine: str | None = None
     process: str | None = None
+    # the payload as text, or the message of a program that failed; never a sentence of vmtoll's own. Each of the two
+    # follows from the other, so a record without a payload, or a `detail` without names, needs no other reader.
     detail: str = ""
-    payload: Payload | None = None
+    payload: Payload | None = None  # what else it saw, for the codes that have one
 
     def __post_init__(self) -> None:
         if self.payload is None:

@@ -48,41 +48,32 @@ class FirstAnswer(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class UnitWait:
-    """A unit that the server waited for. `begin_s`: when it began, in s from the kernel's start; `length_s`: until it
-    was up.
-    """
+    """A unit that the server waited for."""
 
     unit: str
-    begin_s: float
-    length_s: float
+    begin_s: float  # when it began, in s from the kernel's start
+    length_s: float  # until it was up
 
 
 @dataclass(frozen=True, kw_only=True)
 class GuestStart:
-    """One guest of a start. Times are in s from when the start was issued on the KVM host.
-
-    `answer_s`: until the client had the first whole answer with status 200, None if there was none in time;
-    `network_s`: until the guest first answered on its network, be it by refusing; `command_s`: until the hypervisor's
-    command ended. `parts`: part of PARTS → seconds; together `answer_s`, empty where they are not known. `waits`: what
-    the server waited for, the last one first. `error_s`: half of the round trips that the clocks were compared by;
-    `gap_s`: the longest time between two requests.
-    """
+    """One guest of a start. Times are in s from when the start was issued on the KVM host."""
 
     guest: str
+    # until the client had the first whole answer with status 200, None if there was none in time
     answer_s: float | None = None
-    network_s: float | None = None
-    command_s: float | None = None
+    network_s: float | None = None  # until the guest first answered on its network, be it by refusing
+    command_s: float | None = None  # until the hypervisor's command ended
+    # part of PARTS → seconds; together `answer_s`, empty where they are not known
     parts: Mapping[str, float] = field(default_factory=dict)
-    waits: tuple[UnitWait, ...] = ()
-    error_s: float = 0.0
-    gap_s: float = 0.0
+    waits: tuple[UnitWait, ...] = ()  # what the server waited for, the last one first
+    error_s: float = 0.0  # half of the round trips that the clocks were compared by
+    gap_s: float = 0.0  # the longest time between two requests
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartRecord:
-    """A line of first-answers.jsonl: guests of an environment, started at once. `started_at`: UTC, ISO 8601; `failure`:
-    why there are no figures, empty with them.
-    """
+    """A line of first-answers.jsonl: guests of an environment, started at once."""
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -93,9 +84,9 @@ class StartRecord:
     server: str
     way: Way
     at_once: int
-    started_at: str
+    started_at: str  # UTC, ISO 8601
     guests: tuple[GuestStart, ...] = ()
-    failure: str = ""
+    failure: str = ""  # why there are no figures, empty with them
 
     @property
     def key(self) -> tuple[int, str, str, str, int]:

@@ -5,15 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class MachineCpu:
-    """CPU seconds of a physical machine during a load.
+    """CPU seconds of a physical machine during a load."""
 
-    `arm_s`: the server's processes on metal; a container's control group; QEMU and vhost threads of a guest.
-    `kernel_threads_s`: the kernel's threads that handle packets and free sockets (ksoftirqd, RCU).
-    `interrupts_s`: busy time that the kernel charged to no process: interrupts and softirqs outside of the threads.
-    """
-
-    arm_s: float
-    kernel_threads_s: float
+    arm_s: float  # the server's processes on metal; a container's control group; QEMU and vhost threads of a guest
+    kernel_threads_s: float  # the kernel's threads that handle packets and free sockets (ksoftirqd, RCU)
+    # busy time that the kernel charged to no process: interrupts and softirqs outside of the threads
     interrupts_s: float
 
     @property

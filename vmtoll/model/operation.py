@@ -60,23 +60,20 @@ class Operation(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class MigrationFigures:
-    """What libvirt says of a live migration. `total_s`: from its beginning to its end; `downtime_ms`: how long the
-    guest ran on neither host; `memory_mib`, `disk_mib`: what was sent.
-    """
+    """What libvirt says of a live migration."""
 
-    total_s: float
-    downtime_ms: float
+    total_s: float  # from its beginning to its end
+    downtime_ms: float  # how long the guest ran on neither host
+    # `memory_mib`, `disk_mib`: what was sent
     memory_mib: float
     disk_mib: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class OperationTimes:
-    """When an operation began and ended, in s from the first intended send of the load, on the client's clock.
-    `migration`: of a live migration. `is_over`: the brownout ended before the load did; else it took longer.
-    """
+    """When an operation began and ended, in s from the first intended send of the load, on the client's clock."""
 
     begin_s: float
     end_s: float
-    migration: MigrationFigures | None = None
-    is_over: bool = True
+    migration: MigrationFigures | None = None  # of a live migration
+    is_over: bool = True  # the brownout ended before the load did; else it took longer

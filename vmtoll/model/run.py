@@ -34,17 +34,13 @@ class Differences(Document):
 
 
 class Skipped(Document):
-    """A server or an environment of the experiment that was not measured, and why.
-
-    `workload`: the only workload for which the server was skipped, None for all. `release`: the release of the machines
-    under test, where it does not ship the server.
-    """
+    """A server or an environment of the experiment that was not measured, and why."""
 
     server: str | None = None
     environment: str | None = None
-    workload: str | None = None
+    workload: str | None = None  # the only workload for which the server was skipped, None for all
     why: str
-    release: str | None = None
+    release: str | None = None  # the release of the machines under test, where it does not ship the server
 
     @property
     def name(self) -> str:
@@ -53,11 +49,9 @@ class Skipped(Document):
 
 
 class OneBoot(Document):
-    """Why a run at full scale has one boot, although its experiment does not set `boots`. `machine`: the subject of
-    `why`, None where that is a sentence.
-    """
+    """Why a run at full scale has one boot, although its experiment does not set `boots`."""
 
-    machine: str | None = None
+    machine: str | None = None  # the subject of `why`, None where that is a sentence
     why: str
 
     @property
@@ -67,14 +61,11 @@ class OneBoot(Document):
 
 
 class UsedFile(Document):
-    """A file that says what is measured: a document, or a part of a server's, with its digest.
+    """A file that says what is measured: a document, or a part of a server's, with its digest."""
 
-    `file`: in the folder that holds it, as servers/nginx/nginx.conf.j2. `own`: it is of the user's folder.
-    """
-
-    file: str
+    file: str  # in the folder that holds it, as servers/nginx/nginx.conf.j2
     sha256: str
-    own: bool = False
+    own: bool = False  # it is of the user's folder
 
 
 class Manifest(Document):

@@ -21,11 +21,11 @@ def tls_port(http_port: int, *, resumption: bool) -> int:
 
 @dataclass(frozen=True)
 class Transport:
-    """Transport of a workload's requests. `resumption`: each new connection resumes the session of an earlier one."""
+    """Transport of a workload's requests."""
 
     tls: bool = False
     http: HttpVersion = "1.1"
-    resumption: bool = False
+    resumption: bool = False  # each new connection resumes the session of an earlier one
 
     @property
     def scheme(self) -> str:

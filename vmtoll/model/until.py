@@ -47,31 +47,27 @@ class Stop(StrEnum):
 
 
 class LookComparison(Document):
-    """A comparison at a look: a metric in a scenario, of `arms` (the baseline first), or a claim of the experiment.
-
-    `half_width_pct`: half of its 95% interval, None without one. `scenarios`: the scenarios that it needs.
-    """
+    """A comparison at a look: a metric in a scenario, of `arms` (the baseline first), or a claim of the experiment."""
 
     standing: ComparisonState
     metric: str
-    scenarios: list[Scenario]
+    scenarios: list[Scenario]  # the scenarios that it needs
     arms: list[Arm] = Field(default_factory=list)
     claim: str | None = None
-    half_width_pct: float | None = None
+    half_width_pct: float | None = None  # half of its 95% interval, None without one
 
 
 class Look(Document):
-    """A look after this many `blocks` and seconds of measuring; `share`: the fraction of the 5% of wrong verdicts that
-    it could spend. `decided`, `narrow`, `refused`: how many comparisons; `open`: the comparisons left open.
-    """
+    """A look after this many `blocks` and seconds of measuring."""
 
     blocks: int
     measured_s: float
-    share: float
+    share: float  # the fraction of the 5% of wrong verdicts that it could spend
+    # `decided`, `narrow`, `refused`: how many comparisons
     decided: int = 0
     narrow: int = 0
     refused: int = 0
-    open: list[LookComparison] = Field(default_factory=list)
+    open: list[LookComparison] = Field(default_factory=list)  # the comparisons left open
 
     @property
     def comparisons(self) -> int:

@@ -95,16 +95,16 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Doubt:
-    """One cause of doubt and how much it can explain. `baseline`, `compared`: trials of each side that have it; `size`:
-    the factor, 1 or more, by which it alone may have changed the mean ratio in the direction that counts against the
-    verdict; `value`: the gate's largest figure, in its unit.
-    """
+    """One cause of doubt and how much it can explain."""
 
     cause: Annotated[Code | Cause, Field(union_mode="left_to_right")]
+    # `baseline`, `compared`: trials of each side that have it
     baseline: int
     compared: int
+    # the factor, 1 or more, by which it alone may have changed the mean ratio in the direction that counts against the
+    # verdict
     size: float
-    value: float | None = None
+    value: float | None = None  # the gate's largest figure, in its unit
 
 
 @dataclass(frozen=True)
@@ -146,37 +146,34 @@ class Share:
 
 @dataclass(frozen=True)
 class TrialShare:
-    """Trials of one side: all, those that gave figures at the first attempt, and those that did so in the end. `low`,
-    `high`: the exact 95% interval of the share at the first attempt (Clopper and Pearson).
-    """
+    """Trials of one side: all, those that gave figures at the first attempt, and those that did so in the end."""
 
     trials: int
     at_first: int
     valid: int
+    # `low`, `high`: the exact 95% interval of the share at the first attempt (Clopper and Pearson)
     low: float
     high: float
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """The trials of both sides; `p`: of McNemar's test that first attempts fail equally often on both."""
+    """The trials of both sides."""
 
     baseline: TrialShare
     compared: TrialShare
-    p: float
+    p: float  # of McNemar's test that first attempts fail equally often on both
 
 
 @dataclass(frozen=True)
 class PercentileLevel:
-    """A side's percentile in µs: the geometric mean over blocks with its 95% interval; `requests`: of the trial with
-    the fewest. `within`: the interval comes from order statistics within trials, which is wider than that over blocks.
-    """
+    """A side's percentile in µs: the geometric mean over blocks with its 95% interval."""
 
     value_us: float
     low: float | None = None
     high: float | None = None
-    requests: int = 0
-    within: bool = False
+    requests: int = 0  # of the trial with the fewest
+    within: bool = False  # the interval comes from order statistics within trials, which is wider than that over blocks
 
 
 @dataclass(frozen=True)
@@ -426,18 +423,16 @@ class Verdict(Judged):
 
 @dataclass(frozen=True, kw_only=True)
 class ControlEffects:
-    """One A/A control in one metric: `arm` against the first replicate of its environment. `tool`: the scenario's;
-    `measured_by`: the tool that measured the figures.
-    """
+    """One A/A control in one metric: `arm` against the first replicate of its environment."""
 
     scenario: Scenario
-    tool: str
+    tool: str  # the scenario's
     arm: Arm
     accelerator: Accelerator
     hardware: Hardware
     metric: NamedMetric
     role: Role
-    measured_by: str | None
+    measured_by: str | None  # the tool that measured the figures
     effects: tuple[BlockEffect, ...]
 
 
@@ -471,38 +466,36 @@ class StepKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class TuningStep(Judged):
-    """One step in one scenario and metric. FASTER: the later guest is better. No margin of equivalence applies.
-
-    `over`: profiles between `before` and `after` that this run lacks; `accelerator`, `hardware`: of `after`; `start`,
-    `end`: levels of the two in the blocks that both have; `gain`: in the metric's unit, above zero when the later guest
-    is better, with the interval that decided.
-    """
+    """One step in one scenario and metric. FASTER: the later guest is better. No margin of equivalence applies."""
 
     step: StepKind
     before: Arm
     after: Arm
-    over: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()  # profiles between `before` and `after` that this run lacks
+    # `accelerator`, `hardware`: of `after`
     accelerator: Accelerator
     hardware: Hardware
+    # `start`, `end`: levels of the two in the blocks that both have
     start: float | None = None
     end: float | None = None
+    # in the metric's unit, above zero when the later guest is better, with the interval that decided
     gain: Estimate | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepMetric:
-    """One metric in one scenario; `levels`: environment → mean over its blocks, in the metric's unit."""
+    """One metric in one scenario."""
 
     metric: NamedMetric
     role: Role
     tool: str
-    levels: Mapping[str, float]
+    levels: Mapping[str, float]  # environment → mean over its blocks, in the metric's unit
     steps: tuple[TuningStep, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostView:
-    """The KVM host's view of a guest: medians over trials, per request; `exit_kinds`: KVM's name → per request."""
+    """The KVM host's view of a guest: medians over trials, per request."""
 
     arm: Arm
     exits: float | None = None
@@ -513,15 +506,15 @@ class HostView:
     host_irqs: float | None = None
     guest_irqs: float | None = None
     steal_pct: float | None = None
-    exit_kinds: Mapping[str, float] = field(default_factory=dict)
+    exit_kinds: Mapping[str, float] = field(default_factory=dict)  # KVM's name → per request
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepScenario:
-    """The steps in one scenario, by the metric's name; `tool`: the scenario's."""
+    """The steps in one scenario, by the metric's name."""
 
     scenario: Scenario
-    tool: str
+    tool: str  # the scenario's
     metrics: Mapping[str, StepMetric]
     host: tuple[HostView, ...] = ()
 
@@ -549,22 +542,19 @@ class OperationFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class OperationEffect:
-    """What clients noticed of an operation. `arm`: the environment with it, `without`: the one that it is made of;
-    `begin_s`: from the load's first intended send; `length_s`: of the operation; `figures`: `blackout_ms`,
-    `brownout_s`, `lost` and `late` (requests), as vmtoll.trial.disruption defines them; `migration`: what libvirt says
-    of a live migration, by the fields of MigrationFigures; `open_ended`: trials whose brownout had not ended when the
-    load did.
-    """
+    """What clients noticed of an operation."""
 
     scenario: Scenario
-    arm: Arm
-    without: Arm
+    arm: Arm  # the environment with it,
+    without: Arm  # the one that it is made of
     blocks: int
-    begin_s: Estimate | None
-    length_s: Estimate | None
+    begin_s: Estimate | None  # from the load's first intended send
+    length_s: Estimate | None  # of the operation
+    # `blackout_ms`, `brownout_s`, `lost` and `late` (requests), as vmtoll.trial.disruption defines them
     figures: Mapping[str, OperationFigure]
+    # what libvirt says of a live migration, by the fields of MigrationFigures
     migration: Mapping[str, Estimate] | None = None
-    open_ended: int = 0
+    open_ended: int = 0  # trials whose brownout had not ended when the load did
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -577,14 +567,7 @@ class WaitFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class StartFigures:
-    """The starts of one environment by one way: means over blocks, in s from the start. `failed`: starts without
-    figures.
-
-    `first_s`: until the first of the guests answered, `all_s`: until all did; `network_s`: until the last one of these
-    answered on its network; `parts`: those of that last guest, which together are `all_s`; `waits`: what its server
-    waited for, the longest first. `more_s`: `all_s` above that of `against` in the same block, None for that
-    environment itself. `error_s`: of the comparison of clocks, at most; `gap_s`: the longest time between two requests.
-    """
+    """The starts of one environment by one way: means over blocks, in s from the start."""
 
     environment: str
     accelerator: Accelerator
@@ -592,16 +575,17 @@ class StartFigures:
     way: Way
     at_once: int
     blocks: int
-    failed: int
-    first_s: Estimate | None = None
-    all_s: Estimate | None = None
-    network_s: Estimate | None = None
-    parts: Mapping[str, Estimate]
-    waits: tuple[WaitFigure, ...]
+    failed: int  # starts without figures
+    first_s: Estimate | None = None  # until the first of the guests answered,
+    all_s: Estimate | None = None  # until all did
+    network_s: Estimate | None = None  # until the last one of these answered on its network
+    parts: Mapping[str, Estimate]  # those of that last guest, which together are `all_s`
+    waits: tuple[WaitFigure, ...]  # what its server waited for, the longest first
     against: str
+    # `all_s` above that of `against` in the same block, None for that environment itself
     more_s: Estimate | None = None
-    error_s: float
-    gap_s: float
+    error_s: float  # of the comparison of clocks, at most
+    gap_s: float  # the longest time between two requests
 
 
 class Outcome(StrEnum):
@@ -776,36 +760,33 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class RunAnalysis:
-    """The analysis of a run. `counts`: validity → trials; `findings`: code → trials that have it; `noise_floor`: the
-    largest of any comparison's throughput, or of its tail in a run without throughput, a fraction; `searches`:
-    workloads that search for a rate, which are not compared; `operations`, `first_answers`: None without any;
-    `emulated`: a guest ran under software emulation; `kvm_hardware`: what the hosts of the guests under KVM run on;
-    `unseen_hosts`: guests whose KVM host the inventory does not name; `one_boot`: why the run has one boot, where that
-    is recorded; `restarted`: what the embedded lab restarted between several boots, whose host it did not reboot.
-    """
+    """The analysis of a run."""
 
     run_id: str
     comparisons: tuple[Comparison, ...]
     controls: tuple[ControlEffects, ...] = ()
-    counts: Mapping[Validity, int]
+    counts: Mapping[Validity, int]  # validity → trials
     attempts: int
     planned: int
-    findings: Mapping[Code, int]
+    findings: Mapping[Code, int]  # code → trials that have it
     blocks: int
     boots: int = 1
     margin: float
+    # the largest of any comparison's throughput, or of its tail in a run without throughput, a fraction
     noise_floor: float | None = None
     undeclared_differences: int
     tuning_steps: TuningResult | None = None
+    # `operations`, `first_answers`: None without any
     operations: tuple[OperationEffect, ...] | None = None
     first_answers: tuple[StartFigures, ...] | None = None
     claims: tuple[ClaimResult, ...]
-    searches: tuple[str, ...]
+    searches: tuple[str, ...]  # workloads that search for a rate, which are not compared
     complete: bool
-    emulated: bool
-    kvm_hardware: tuple[Hardware, ...] = ()
-    unseen_hosts: tuple[str, ...] = ()
-    one_boot: OneBoot | None = None
+    emulated: bool  # a guest ran under software emulation
+    kvm_hardware: tuple[Hardware, ...] = ()  # what the hosts of the guests under KVM run on
+    unseen_hosts: tuple[str, ...] = ()  # guests whose KVM host the inventory does not name
+    one_boot: OneBoot | None = None  # why the run has one boot, where that is recorded
+    # what the embedded lab restarted between several boots, whose host it did not reboot
     restarted: tuple[str, ...] | None = None
 
     def comparison(self, scenario: Scenario, arm: Arm) -> Comparison | None:

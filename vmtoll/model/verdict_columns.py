@@ -18,9 +18,7 @@ from vmtoll.model.verdict import BlockEffect, ClaimResult, Judged, RunAnalysis, 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonRow:
-    """Two arms of a run in one scenario and metric. `verdict`: None for an A/A control, where `compared` is the second
-    replicate of `baseline`.
-    """
+    """Two arms of a run in one scenario and metric."""
 
     run_id: str = column("the run")
     scenario: Scenario = nested()
@@ -46,7 +44,7 @@ class ComparisonRow:
     role: Role | None = column("the measurement whose values were compared")
     measured_by: str | None = column("tool of that measurement; empty where there is none")
     effects: tuple[BlockEffect, ...]
-    verdict: Judged | None = None
+    verdict: Judged | None = None  # None for an A/A control, where `compared` is the second replicate of `baseline`
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,9 @@ BREAK_BLOCKS = 3
 
 
 class Blocks(ABC):
-    """The blocks of a run, in order; a block ends when the caller takes the next one.
+    """The blocks of a run, in order; a block ends when the caller takes the next one."""
 
-    `scheduled`, `total`: the number of trials and of blocks in the run, as far as known.
-    """
-
+    # `scheduled`, `total`: the number of trials and of blocks in the run, as far as known
     scheduled: int
     total: int
 

@@ -79,18 +79,15 @@ MAX_LOSSES = 2
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan of a run; with `until`, its trials up to the first look. `total_s`: expected wall clock; with `until`, at
-    least its time limit. `restarts`: how often the machines under test boot for `boots`; `restart_s`: what one took in
-    an earlier run, None if that is not known and BOOT_S counts. `inventory`: None for the embedded lab.
-    """
+    """Plan of a run; with `until`, its trials up to the first look."""
 
     resolved: Resolved
     order_seed: int
     trials: Sequence[TrialSpec]
-    total_s: float
-    restarts: int = 0
-    restart_s: float | None = None
-    inventory: Inventory | None = None
+    total_s: float  # expected wall clock; with `until`, at least its time limit
+    restarts: int = 0  # how often the machines under test boot for `boots`
+    restart_s: float | None = None  # what one took in an earlier run, None if that is not known and BOOT_S counts
+    inventory: Inventory | None = None  # None for the embedded lab
 
 
 def plan(

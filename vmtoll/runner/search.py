@@ -26,10 +26,9 @@ ALPHA_PER_LOOK = 0.05 / 2 / 2  # of one side
 
 @dataclass(frozen=True)
 class StepTrial:
-    """One trial. `margin`: log(deadline / p99 of all planned requests), positive if the deadline was met; None if the
-    trial has no p99.
-    """
+    """One trial."""
 
+    # log(deadline / p99 of all planned requests), positive if the deadline was met; None if the trial has no p99
     margin: float | None
     requests: int
     successful: int

@@ -9,15 +9,14 @@ from vmtoll.statistics.thresholds import ALPHA
 
 @dataclass(frozen=True)
 class Adjusted:
-    """A p-value, before and after Holm's correction. `level`: ALPHA times the comparison's weight and its look's share,
-    divided by the weight left; if it does not reject, by the weight left where Holm stopped, so that its interval at
-    this level contains zero. `rejects`: the adjusted p lies below ALPHA.
-    """
+    """A p-value, before and after Holm's correction."""
 
     p: float
     holm: float
+    # ALPHA times the comparison's weight and its look's share, divided by the weight left; if it does not reject, by
+    # the weight left where Holm stopped, so that its interval at this level contains zero
     level: float
-    rejects: bool
+    rejects: bool  # the adjusted p lies below ALPHA
 
 
 def holm(

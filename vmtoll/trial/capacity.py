@@ -28,17 +28,13 @@ LIMITING = CLOSED_LOOP_LIMITS | {Code.CLIENT_STARVED}
 
 @dataclass(frozen=True)
 class Target:
-    """Arm, server and workload whose capacity is estimated.
-
-    `block`: the block that the estimate is for; None: the whole run. `is_scale`: it only scales a ramp's steps, so that
-    a lower bound is enough.
-    """
+    """Arm, server and workload whose capacity is estimated."""
 
     arm: Arm
     server: str
     workload: str
-    block: int | None
-    is_scale: bool = False
+    block: int | None  # the block that the estimate is for; None: the whole run
+    is_scale: bool = False  # it only scales a ramp's steps, so that a lower bound is enough
 
 
 def targets(spec: TrialSpec, resolved: Resolved) -> list[Target]:

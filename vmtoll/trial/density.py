@@ -34,11 +34,11 @@ _KIB = 1024 / 1e6
 
 @dataclass(frozen=True)
 class TileLoad:
-    """A guest with a load, sent from one client. `number`: of the guest, from 1."""
+    """A guest with a load, sent from one client."""
 
     driver: LoadDriver
     tile: Tile
-    number: int
+    number: int  # of the guest, from 1
     sut: AgentLine
     client: AgentLine
 

@@ -36,13 +36,11 @@ class Log:
 
 @dataclass(frozen=True)
 class Windows:
-    """Consecutive windows, shape (k,). `begins`: in µs; `p99`: of the answers, NaN without any; `lost`: the share of
-    the planned requests without a correct answer.
-    """
+    """Consecutive windows, shape (k,)."""
 
-    begins: NDArray[np.float64]
-    p99: NDArray[np.float64]
-    lost: NDArray[np.float64]
+    begins: NDArray[np.float64]  # in µs
+    p99: NDArray[np.float64]  # of the answers, NaN without any
+    lost: NDArray[np.float64]  # the share of the planned requests without a correct answer
 
 
 @dataclass(frozen=True, kw_only=True)

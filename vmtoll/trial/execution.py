@@ -112,17 +112,13 @@ def on_client(name: str, prefix: str = "") -> Iterator[None]:
 
 @dataclass(frozen=True)
 class JointExecution:
-    """One load that all clients have sent. `wall_s`: from the first start to the last end, on our clock.
-
-    `cpu_s`: of all tools together; `cpu_share`: that of the client closest to its limit. `started_at_s`: by the
-    client's clock with one client, else by ours.
-    """
+    """One load that all clients have sent."""
 
     parts: Sequence[Execution]
-    wall_s: float
-    cpu_s: float
-    cpu_share: float
-    started_at_s: float
+    wall_s: float  # from the first start to the last end, on our clock
+    cpu_s: float  # of all tools together
+    cpu_share: float  # that of the client closest to its limit
+    started_at_s: float  # by the client's clock with one client, else by ours
 
     def raise_if_killed(self, label: str) -> None:
         """Raise ToolError when a client's tool was killed."""

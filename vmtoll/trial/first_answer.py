@@ -60,14 +60,14 @@ def disable_command(unit: str) -> str:
 
 @dataclass
 class _Started:
-    """A guest of a start. `ahead_s`: of its clock before; `is_left`: it was told to leave its running state."""
+    """A guest of a start."""
 
     line: AgentLine
     host: AgentLine
     on_host: hypervisors.Guest
     commands: StartCommands
-    ahead_s: float
-    is_left: bool = False
+    ahead_s: float  # of its clock before
+    is_left: bool = False  # it was told to leave its running state
 
     @property
     def guest(self) -> Host:

@@ -30,11 +30,11 @@ class SteadyPart:
     """A closed loop between the first and the last moment at which all users had a request in flight.
 
     Before and after, while users start and end, the load is lower, and a single request that takes seconds would
-    dominate the rate. `in_flight`: the mean number of requests in flight.
+    dominate the rate.
     """
 
     rps: float
-    in_flight: float
+    in_flight: float  # the mean number of requests in flight
 
 
 def steady_part(sent_us: NDArray[np.int64], latencies_us: NDArray[np.int64], users: int) -> SteadyPart | None:

@@ -37,22 +37,20 @@ _FIRST_BYTES = 4_000_000
 
 @dataclass(frozen=True)
 class ToolRun:
-    """One tool's measured load: the planned load, its result, and the readings right before and after.
-
-    `parts`: each client's part; `execution`, `result`: all parts together. `server_times`: times that the server
-    recorded during the load, None if it does not record them. `spell`: when the arm's operation was.
-    """
+    """One tool's measured load: the planned load, its result, and the readings right before and after."""
 
     role: Role
     tool: str
     load: ToolLoad
+    # `execution`, `result`: all parts together
     execution: JointExecution
-    parts: Sequence[ClientPart]
+    parts: Sequence[ClientPart]  # each client's part
     result: ToolResult
     before: Usage
     after: Usage
+    # times that the server recorded during the load, None if it does not record them
     server_times: ServerTimes | None = None
-    spell: Spell | None = None
+    spell: Spell | None = None  # when the arm's operation was
 
     @property
     def planned(self) -> int:

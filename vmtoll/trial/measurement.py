@@ -19,9 +19,7 @@ from vmtoll.trial.usage import energy_j, read_mb, server_wait_us_per_request, te
 
 @dataclass(frozen=True)
 class TrialResults:
-    """Results of a trial's loads. `runs` and `measurements`: the tool's, then the cross-check's if there is one;
-    `operation`: when the arm's operation was.
-    """
+    """Results of a trial's loads. `runs` and `measurements`: the tool's, then the cross-check's if there is one."""
 
     offered: Offered
     runs: Sequence[ToolRun]
@@ -29,7 +27,7 @@ class TrialResults:
     findings: Sequence[Finding]
     counts: Counts = field(default_factory=Counts)
     density: DensityFigures | None = None
-    operation: OperationTimes | None = None
+    operation: OperationTimes | None = None  # when the arm's operation was
 
     @property
     def logged_role(self) -> Role | None:

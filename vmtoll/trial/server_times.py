@@ -23,10 +23,10 @@ PERCENTILES = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
 
 @dataclass(frozen=True)
 class Histogram:
-    """A histogram. `counts`: values in each bucket; `bounds_us`: the buckets' upper bounds, the last one infinite."""
+    """A histogram."""
 
-    bounds_us: tuple[float, ...]
-    counts: tuple[int, ...]
+    bounds_us: tuple[float, ...]  # the buckets' upper bounds, the last one infinite
+    counts: tuple[int, ...]  # values in each bucket
 
     def since(self, before: "Histogram") -> "Histogram | None":
         """Counts since `before`; None if `before` is not an earlier state of the same histogram."""

@@ -182,15 +182,13 @@ def energy_j(before: Usage, after: Usage) -> float | None:
 class Telemetry:
     """Growth between two readings, summed over the guests: CPU seconds by kind of QEMU thread, KVM's counters,
     interrupts.
-
-    `kvm`: None if KVM does not run the guests, or its counters cannot be read. `waits_s`: time that the threads of each
-    kind waited for a CPU; None if the host's kernel keeps no such figure.
     """
 
     requests: int
     threads_s: Counters
+    # time that the threads of each kind waited for a CPU; None if the host's kernel keeps no such figure
     waits_s: Counters | None
-    kvm: Counters | None
+    kvm: Counters | None  # None if KVM does not run the guests, or its counters cannot be read
     host_interrupts: Counters
     guest_interrupts: Counters
 

@@ -45,15 +45,15 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
 
 @dataclass(frozen=True)
 class _Bar:
-    """One row of the chart. `subtitle`: the line below its name; `ends`: of the step's interval."""
+    """One row of the chart."""
 
     name: str
-    subtitle: str
+    subtitle: str  # the line below its name
     text: str
     start: float | None
     end: float | None
     step: TuningStep | None = None
-    ends: tuple[float, ...] = ()
+    ends: tuple[float, ...] = ()  # of the step's interval
 
     @property
     def visible_values(self) -> list[float]:

@@ -41,20 +41,16 @@ _NO_COMPARISON = "There is no second environment to compare."
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of one metric, in a short sentence.
-
-    `short`: the same without names; `evidence`: the intervals or reasons behind it; `sizes`: ever shorter evidence: the
-    first intervals, then those of the first and the last server, with and without names; `is_vague`: the ends of a
-    ratio's interval are a hundred times apart or more.
-    """
+    """The answer of one metric, in a short sentence."""
 
     text: str
-    short: str
-    evidence: str = ""
+    short: str  # the same without names
+    evidence: str = ""  # the intervals or reasons behind it
+    # ever shorter evidence: the first intervals, then those of the first and the last server, with and without names
     sizes: tuple[str, ...] = ()
     metric: Metric | None = None
     kinds: frozenset[Kind] = frozenset()
-    is_vague: bool = False
+    is_vague: bool = False  # the ends of a ratio's interval are a hundred times apart or more
 
 
 @dataclass(frozen=True)
@@ -70,9 +66,9 @@ class Headline:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A word of the headline, explained in a sentence or two; `term`: its entry in the page's glossary."""
+    """A word of the headline, explained in a sentence or two."""
 
-    term: str
+    term: str  # its entry in the page's glossary
     word: str
     text: str
 
@@ -236,12 +232,12 @@ def _lost_texts(analysis: RunAnalysis) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Member:
-    """One comparison in a metric; `name`: the scenario's name in the headline; `of_guest`: a guest against metal."""
+    """One comparison in a metric."""
 
-    name: str
+    name: str  # the scenario's name in the headline
     sides: Sides
     verdict: Verdict
-    of_guest: bool
+    of_guest: bool  # a guest against metal
 
 
 def _is_of_guest(comparison: Comparison) -> bool:

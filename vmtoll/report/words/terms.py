@@ -114,15 +114,12 @@ def duration(time_us: float, text: Callable[[float], str] = "{:.3g}".format) -> 
 
 @dataclass(frozen=True)
 class MetricWords:
-    """The words for a metric. The sentences contain `{compared}`, `{baseline}` and `{amount}`.
-
-    `effect`: the sides differ by a ratio; `same`: they are equivalent within the amount.
-    """
+    """The words for a metric. The sentences contain `{compared}`, `{baseline}` and `{amount}`."""
 
     label: str
     note: str
-    effect: str
-    same: str
+    effect: str  # the sides differ by a ratio
+    same: str  # they are equivalent within the amount
 
 
 def _latency_words(label: str, note: str) -> MetricWords:
