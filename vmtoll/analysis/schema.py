@@ -1,10 +1,11 @@
 """The Table Schemas (Data Package v2) of the tables that reports and bundles hold."""
 
 import json
+from dataclasses import replace
 from functools import cache
 
 from vmtoll.model.host_columns import HostRow
-from vmtoll.model.table import Column, Schema, schema_of
+from vmtoll.model.table import Column, Described, Schema, columns_of, schema_of
 from vmtoll.model.trial import TrialRecord
 from vmtoll.model.verdict_columns import ClaimRow, EffectRow, VerdictRow
 from vmtoll.paths import PROJECT
@@ -12,7 +13,7 @@ from vmtoll.paths import PROJECT
 FOLDER = PROJECT / "results" / "schema"
 
 Fields = list[Column]
-# Table → the class of its rows, what they are, its key.
+# Table that follows from the model → the class of its rows, what they are, its key.
 MODEL_TABLES: dict[str, tuple[type, str, tuple[str, ...]]] = {
     "trials": (TrialRecord, "One row per attempt at a trial: what was sent, what came back, what it cost, what the"
      " gates found. Empty: not measured. Units are in the names.", ("run_id", "block", "order", "attempt")),
@@ -35,7 +36,19 @@ def schema(table: str) -> Schema:
         row, description, key = MODEL_TABLES[table]
         return schema_of(row, table, description, key)
     content: Schema = json.loads((FOLDER / f"{table}.json").read_text(encoding="utf-8"))
+    if table == "summaries":
+        listed = {column["name"] for column in content["fields"]}
+        content["fields"] += [_median(figure) for figure in side_figures() if figure.name not in listed]
     return content
+
+
+def side_figures() -> list[Described]:
+    """The columns of trials whose medians the report and the summaries have, because their fields say so."""
+    return [column for column in columns_of(TrialRecord) if column.heading]
+
+
+def _median(figure: Described) -> Column:
+    return replace(figure, kind="number", doc=f"median over the trials: {figure.doc}").schema
 
 
 def fields(table: str) -> Fields:

@@ -53,6 +53,7 @@ class Described:
     choices: Collection[str] | None = None
     required: bool | None = None
     before: str = ""  # the column that it precedes, where that is not its field's place
+    heading: str = ""  # of its median over trials in the report; summaries have that too
 
     @property
     def schema(self) -> Column:

@@ -10,11 +10,11 @@ from vmtoll.model.payload import fields_of
 
 
 def generated_files() -> dict[str, bytes]:
-    """File name → content: the columns of trials, verdicts, effects and claims, and what each finding code means, with
-    the fields of its payload.
+    """File name → content: the columns of tables whose fields the model describes, those of summaries with the figures
+    that they lacked, and what each finding code means, with the fields of its payload.
     """
     findings = {code.value: {**asdict(kind), "payload": fields_of(code)} for code, kind in FINDINGS.items()}
-    tables = {f"{name}.json": _json(schema(name)) for name in MODEL_TABLES}
+    tables = {f"{name}.json": _json(schema(name)) for name in (*MODEL_TABLES, "summaries")}
     return {**tables, "findings.json": _json(findings)}
 
 

@@ -12,6 +12,7 @@ from vmtoll.analysis.equality import FactStatus, equality
 from vmtoll.analysis.exits import explained_exits
 from vmtoll.analysis.published import points
 from vmtoll.analysis.run import Run
+from vmtoll.analysis.schema import side_figures
 from vmtoll.model.facts import kvm_hosts
 from vmtoll.model.finding import Code, Validity
 from vmtoll.model.hardware import foreign_kvm_module
@@ -37,6 +38,8 @@ from vmtoll.report.tables import (
 )
 
 HEADINGS = ("requests per second", "p99", "server CPU per request", "CPU per request on the host")
+# Heading → (columns of `numbers`, the first with a figure counts; function that formats it).
+NumberCells = dict[str, tuple[tuple[str, ...], Callable[[Any], str]]]
 STATUS_TITLES = {
     FactStatus.UNDECLARED: "Undeclared differences",
     FactStatus.ONE_SIDED: "Seen on one side only",
@@ -63,6 +66,12 @@ def render(run: Run, analysis: RunAnalysis) -> str:
     labels = words.scenario_labels(run)
     has_several_arms, sides = len(run.compared_arms) > 1, words.sides_of(analysis.comparisons)
     rows = numbers(run).to_dict("records")
+    side_cells = {
+        figure.heading: ((figure.name,), words.number)
+        for figure in side_figures()
+        if any(not pd.isna(row[figure.name]) for row in rows)
+    }
+    number_cells = NUMBER_CELLS | side_cells
     return environment().get_template("report.html.j2").render(
         run=run, manifest=run.manifest, analysis=analysis, headline=words.headline(analysis), picture=picture,
         explanations=words.explanations(analysis), ending=words.ending_text(run.manifest),
@@ -95,8 +104,8 @@ def render(run: Run, analysis: RunAnalysis) -> str:
         sweep=any(len(group.loads) > 2 for group in panel_groups(run)),
         charts=[item for item in drawn_charts if item not in step_charts and item is not picture],
         step_charts=[item for item in step_charts if item is not picture],
-        number_headings=list(NUMBER_CELLS),
-        numbers=[(row, _number_cells(row)) for row in rows],
+        number_headings=list(number_cells),
+        numbers=[(row, _number_cells(row, number_cells)) for row in rows],
         server_times=[(row, cells) for row in rows if (cells := _server_time_cells(row))],
         waits=[(row, cells) for row in rows if (cells := _wait_cells(row))],
         host_rows=host_facts(run), capacity=capacity_section(run),
@@ -143,10 +152,8 @@ def _link(run: Run) -> str:
     return name if rate is None else f"{name} ({rate:g} Mbit/s)"
 
 
-def _number_cells(row: Mapping[Any, Any]) -> list[str]:
-    return [
-        text(next((row[c] for c in columns if not pd.isna(row[c])), None)) for columns, text in NUMBER_CELLS.values()
-    ]
+def _number_cells(row: Mapping[Any, Any], cells: NumberCells) -> list[str]:
+    return [text(next((row[c] for c in columns if not pd.isna(row[c])), None)) for columns, text in cells.values()]
 
 
 def _server_time_cells(row: Mapping[Any, Any]) -> list[str]:
@@ -184,8 +191,7 @@ def _time_columns(name: str) -> tuple[str, ...]:
     return tuple(kind.format(name) for kind in kinds)
 
 
-# Heading → (columns of `numbers`, the first with a figure counts; function that formats it).
-NUMBER_CELLS: dict[str, tuple[tuple[str, ...], Callable[[Any], str]]] = {
+NUMBER_CELLS: NumberCells = {
     "valid": (("valid",), words.number), "suspect": (("suspect",), words.number),
     "invalid": (("invalid",), words.number),
     "offered req/s": (("offered_rps",), words.number), "req/s, tool": (("throughput_rps",), words.number),

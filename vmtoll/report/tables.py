@@ -11,10 +11,11 @@ from vmtoll.analysis import availability as shares
 from vmtoll.analysis.histograms import merged_percentiles
 from vmtoll.analysis.limiters import limiter
 from vmtoll.analysis.run import Run
-from vmtoll.model.columns import flat_scenario
+from vmtoll.analysis.schema import names
+from vmtoll.model.columns import COLUMNS, flat_scenario
 from vmtoll.model.finding import FINDINGS, Code, Influence, Role, Validity
 from vmtoll.model.percentiles import FEWEST
-from vmtoll.model.table import Cell
+from vmtoll.model.table import Cell, columns_of
 from vmtoll.model.trial import CROSSCHECK, Arm, Scenario, TrialRecord
 from vmtoll.model.verdict import RunAnalysis, Share
 from vmtoll.report.plot import usable_trials
@@ -28,16 +29,9 @@ WAITS = (
     *(f"host_{kind}_wait_us_per_request" for kind in ("vcpu", "vhost", "iothread", "qemu")),
 )
 WAIT_CPU = ("server_cpu_us_per_request", "host_vcpu_cpu_us_per_request")  # time that they ran
+_IDENTITY = {"tool", "accelerator", "hardware", *(each.name for part in (Scenario, Arm) for each in columns_of(part))}
 # Columns of trials.csv whose medians are in the table of numbers.
-NUMBERS = (
-    "offered_rps", "throughput_rps", "goodput_rps", f"{CROSSCHECK}throughput_rps", "availability_pct",
-    "response_time_p50_us", "response_time_p99_us", "response_time_p999_us", "service_time_p50_us",
-    "service_time_p99_us", "service_time_p999_us", f"{CROSSCHECK}service_time_p50_us",
-    f"{CROSSCHECK}service_time_p99_us", f"{CROSSCHECK}service_time_p999_us",
-    "server_cpu_us_per_request", "host_cpu_us_per_request", "host_vcpu_cpu_us_per_request", *WAITS,
-    *SERVER_TIMES, *(f"{CROSSCHECK}{name}" for name in SERVER_TIMES),
-    "memory_pss_kib", "client_cpu_share", "steal_pct",
-)  # fmt: skip
+NUMBERS = [name for name in names("summaries") if name in COLUMNS and name not in _IDENTITY]
 P50_COLUMNS = ["response_time_p50_us", "service_time_p50_us", f"{CROSSCHECK}service_time_p50_us"]
 
 

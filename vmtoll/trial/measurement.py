@@ -14,7 +14,7 @@ from vmtoll.model.operation import OperationTimes
 from vmtoll.model.trial import Counts, Measurement, Offered, Resources
 from vmtoll.trial import gates, latency
 from vmtoll.trial.loads import ToolRun
-from vmtoll.trial.usage import energy_j, read_mb, server_wait_us_per_request, telemetry, with_cpu, with_telemetry
+from vmtoll.trial.usage import resources, with_cpu
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,8 @@ class TrialResults:
         """Resources that the server and its machines used: memory and processes are the highest of all readings, the
         rest is from the tool's load.
         """
-        run = self.runs[0]
-        readings = [reading for tool_run in self.runs for reading in (tool_run.before, tool_run.after)]
-        sut_mb, host_mb = read_mb(run.before, run.after)
-        resources = Resources(
-            memory_pss_kib=max((kib for reading in readings if (kib := reading.pss_kib) is not None), default=None),
-            processes=max((count for reading in readings if (count := reading.processes) is not None), default=None),
-            read_mb=sut_mb,
-            host_read_mb=host_mb,
-            host_energy_j=energy_j(run.before, run.after),
-            steal_pct=run.after.steal_pct(run.before),
-            server_wait_us_per_request=server_wait_us_per_request(run.before, run.after, run.result.transactions),
-        )
-        return with_telemetry(resources, telemetry(run.before, run.after, run.result.transactions))
+        readings = [(run.before, run.after) for run in self.runs]
+        return resources(readings, self.runs[0].result.transactions)
 
 
 def utc(time_s: float) -> str:

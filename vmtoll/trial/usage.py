@@ -232,6 +232,25 @@ def with_telemetry(resources: Resources, figures: Telemetry | None) -> Resources
     )
 
 
+def resources(loads: Sequence[tuple[Usage, Usage]], requests: int) -> Resources:
+    """Resources of a trial, from the readings before and after each of its loads: memory and processes are the highest
+    of all readings, the rest is from the first load, which had these requests.
+    """
+    before, after = loads[0]
+    readings = [reading for load in loads for reading in load]
+    sut_mb, host_mb = read_mb(before, after)
+    figures = Resources(
+        memory_pss_kib=max((kib for reading in readings if (kib := reading.pss_kib) is not None), default=None),
+        processes=max((count for reading in readings if (count := reading.processes) is not None), default=None),
+        read_mb=sut_mb,
+        host_read_mb=host_mb,
+        host_energy_j=energy_j(before, after),
+        steal_pct=after.steal_pct(before),
+        server_wait_us_per_request=server_wait_us_per_request(before, after, requests),
+    )
+    return with_telemetry(figures, telemetry(before, after, requests))
+
+
 def server_wait_us_per_request(before: Usage, after: Usage, requests: int) -> float | None:
     """Time that the server's threads waited for a CPU of their own machine, all machines under test together.
 
