@@ -9,15 +9,12 @@ from vmtoll.paths import SERVER_BUILDS, SITES, VM_IMAGES, user_folder
 
 @dataclass(frozen=True)
 class SearchPath:
-    """Folders that hold documents of one kind, the one whose documents count first; `file`: a document in any of them.
+    """Folders that hold documents of one kind, the one whose documents count first."""
 
-    `kind`: the word for one of these documents. `own`: the user's folder, the first where there is one.
-    """
-
-    kind: str
+    kind: str  # the word for one of these documents
     folders: Sequence[Path]
-    own: Path | None = None
-    file: str = "{}.yml"
+    own: Path | None = None  # the user's folder, the first where there is one
+    file: str = "{}.yml"  # a document in any of them
 
     @classmethod
     def over(cls, shipped: Path, own: str, kind: str, file: str = "{}.yml") -> "SearchPath":

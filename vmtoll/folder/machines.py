@@ -76,10 +76,10 @@ def _login(user: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class MeasuredGuest:
-    """A guest that is measured. `listed`: as its host lists it; None where the lab does not reach its host."""
+    """A guest that is measured."""
 
     machine: Machine
-    listed: ListedGuest | None = None
+    listed: ListedGuest | None = None  # as its host lists it; None where the lab does not reach its host
 
     @property
     def environment(self) -> str:

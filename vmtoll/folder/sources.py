@@ -38,12 +38,12 @@ done
 
 @dataclass(frozen=True)
 class ListedGuest:
-    """A guest as its host lists it. `address`: IPv4, None where the host does not know it; `vmid`: of Proxmox VE."""
+    """A guest as its host lists it."""
 
     name: str
     state: str
-    address: str | None = None
-    vmid: int | None = None
+    address: str | None = None  # IPv4, None where the host does not know it
+    vmid: int | None = None  # of Proxmox VE
 
     @property
     def variables(self) -> dict[str, Any]:

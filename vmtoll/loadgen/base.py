@@ -15,28 +15,21 @@ from vmtoll.model.transport import HttpVersion
 
 @dataclass(frozen=True)
 class Guard:
-    """Terms of a load on a service that vmtoll did not install: the load stops when requests fail.
+    """Terms of a load on a service that vmtoll did not install: the load stops when requests fail."""
 
-    `at_most_rps`: what a closed loop may not exceed; `in_flight`: the most requests in flight; `duration_s`: when a
-    closed loop ends; `silence_s`: time without any result after which the service counts as failing. `ca`: PEM of the
-    authority that signed its certificate, empty for the client's own list; `verify`: whether it must be valid.
-    """
-
-    at_most_rps: float
-    in_flight: int
-    silence_s: float
-    duration_s: float
+    at_most_rps: float  # what a closed loop may not exceed
+    in_flight: int  # the most requests in flight
+    silence_s: float  # time without any result after which the service counts as failing
+    duration_s: float  # when a closed loop ends
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    # PEM of the authority that signed its certificate, empty for the client's own list
     ca: str = field(default="", repr=False)
-    verify: bool = True
+    verify: bool = True  # whether it must be valid
 
 
 @dataclass(frozen=True)
 class ClosedLoad:
-    """A closed loop: `users` users send `requests` requests in all, walking through `urls`.
-
-    `streams`: requests in flight per user, with HTTP/2. `resumption`: new connections resume an earlier TLS session.
-    """
+    """A closed loop: `users` users send `requests` requests in all, walking through `urls`."""
 
     urls: Sequence[str]
     users: int
@@ -44,8 +37,8 @@ class ClosedLoad:
     keep_alive: bool
     timeout_s: float = 10.0
     http: HttpVersion = "1.1"
-    streams: int = 1
-    resumption: bool = False
+    streams: int = 1  # requests in flight per user, with HTTP/2
+    resumption: bool = False  # new connections resume an earlier TLS session
 
     @property
     def in_flight(self) -> int:
@@ -59,8 +52,7 @@ class ClosedLoad:
 @dataclass(frozen=True)
 class OpenLoad:
     """An open loop: `requests` requests, whether or not the server keeps up, one every 1/`rate_rps` seconds or, with
-    `due_ns`, each at its time in ns after the start. `resumption`: as in ClosedLoad. `in_flight`: requests that may
-    wait for their answers before further ones are sent late.
+    `due_ns`, each at its time in ns after the start.
     """
 
     urls: Sequence[str]
@@ -69,11 +61,11 @@ class OpenLoad:
     keep_alive: bool
     timeout_s: float = 10.0
     http: HttpVersion = "1.1"
-    resumption: bool = False
+    resumption: bool = False  # as in ClosedLoad
     body_bytes: int | None = None  # POST a body of this size; None: GET
     due_ns: Sequence[int] | None = None
     guard: Guard | None = None
-    in_flight: int = 500
+    in_flight: int = 500  # requests that may wait for their answers before further ones are sent late
 
 
 @dataclass(frozen=True)
@@ -81,9 +73,7 @@ class MailLoad:
     """A mail load: `users` concurrent users send or read `requests` messages in all, each in its own session.
 
     Users are `user0@<domain>` and so on, all with `password`. A sent message has `message_bytes` and a Message-Id that
-    ends in `@<tag>`; the body of a message read must have the digest `body_sha256`. `rate_rps`: an open loop, whose
-    sessions are due at even intervals; times then count from when each was due. None: each user starts its next session
-    after its last.
+    ends in `@<tag>`; the body of a message read must have the digest `body_sha256`.
     """
 
     host: str
@@ -97,6 +87,8 @@ class MailLoad:
     password: str
     body_sha256: str
     timeout_s: float = 30.0
+    # an open loop, whose sessions are due at even intervals; times then count from when each was due. None: each user
+    # starts its next session after its last.
     rate_rps: float | None = None
 
     @property
@@ -127,34 +119,26 @@ def body_file(load: ClosedLoad | OpenLoad) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Command:
-    """A command line for a fresh directory that holds `files`; the agent returns the files `outputs`.
-
-    `threads`: the most threads of the tool that can be busy at once. `finish`: a command that makes `outputs` after the
-    tool has ended, outside of the measured time.
-    """
+    """A command line for a fresh directory that holds `files`; the agent returns the files `outputs`."""
 
     argv: Sequence[str]
     files: Mapping[str, str]
     outputs: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
-    threads: int = 1
-    finish: Sequence[str] = ()
+    threads: int = 1  # the most threads of the tool that can be busy at once
+    finish: Sequence[str] = ()  # a command that makes `outputs` after the tool has ended, outside of the measured time
 
 
 @dataclass(frozen=True)
 class Output:
-    """Output of a tool.
-
-    `exit_status`: negative if a signal killed the tool; `interrupted`: vmtoll interrupted it before the end of its
-    plan.
-    """
+    """Output of a tool."""
 
     stdout: str
     stderr: str
-    exit_status: int
+    exit_status: int  # negative if a signal killed the tool
     files: Mapping[str, bytes] = field(default_factory=dict)
     timed_out: bool = False
-    interrupted: bool = False
+    interrupted: bool = False  # vmtoll interrupted it before the end of its plan
 
 
 @dataclass(frozen=True)
@@ -162,13 +146,10 @@ class ToolResult:
     """Measurements of a tool.
 
     If the tool logs every request, `latencies_us` holds the time that each took and `sent_us` its intended send, in µs
-    from any fixed moment, both in the same order. `columns`: columns of trials.csv that only this tool's own summary
-    can fill. `dropped`: number of printed figures that `without_impossible_figures` has left out.
+    from any fixed moment, both in the same order.
 
     Closed loop: `latencies_us` are service times of all requests. Open loop: they are response times, from the intended
-    send, of successful requests. `due_us`: the intended sends of all requests, by the same clock as `sent_us`, if the
-    tool tells them; `lateness_us`: the delay of each request after its own, if the tool reports it; `behind_us`: the
-    delay of the last request relative to the first, if the log has only that.
+    send, of successful requests.
     """
 
     transactions: int
@@ -183,14 +164,16 @@ class ToolResult:
     shortest_ms: float | None = None
     latencies_us: NDArray[np.int64] | None = None
     sent_us: NDArray[np.int64] | None = None
+    # the intended sends of all requests, by the same clock as `sent_us`, if the tool tells them
     due_us: NDArray[np.int64] | None = None
-    lateness_us: NDArray[np.int64] | None = None
-    behind_us: float | None = None
+    lateness_us: NDArray[np.int64] | None = None  # the delay of each request after its own, if the tool reports it
+    behind_us: float | None = None  # the delay of the last request relative to the first, if the log has only that
     planned: int | None = None  # for a tool that sends whole connections of requests; None: the load's `requests`
     late: int = 0  # given up at the load's timeout, if that is a deadline (`ramp`)
     unsent: int = 0  # never sent, because the client had no descriptor or port left
+    # columns of trials.csv that only this tool's own summary can fill
     columns: Mapping[str, float] = field(default_factory=dict)
-    dropped: int = 0
+    dropped: int = 0  # number of printed figures that `without_impossible_figures` has left out
 
 
 _AVERAGES = ("elapsed_s", "transferred_mb", "availability_pct", "response_time_mean_ms", "concurrency", "longest_ms",
@@ -217,48 +200,36 @@ def without_impossible_figures(result: ToolResult) -> ToolResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Adapter:
-    """A load tool. `command` turns a load into a command line and its files, `parse` the output into a result; both get
-    only the kinds of load that the tool can send, and `parse` raises ToolError.
-
-    `package`: its Debian package; None: the Makefile in the tool's folder builds the program, named after the folder.
-    `masked_units`: units of that package that must not start.
-    `closed_loop`, `open_loop`: it sends a ClosedLoad (users), an OpenLoad (a rate).
-    `mail_protocols`: the protocols that it speaks to a mail server (MailLoad); none for a web tool.
-    `refused_for_tails`: why it yields no response times at a rate, or none to trust; None: it passes the stall test.
-    `can_close`: it can work without keep-alive. `tick_s`: the resolution of its times.
-    `one_page`: it requests only one page, which the workload must name.
-    `one_host`: it sends everything to the host of its first URL, as a tool with `one_page` does.
-    `lockstep`: all its users start at the first line of the URL list. `at_random`: it draws its URLs at random.
-    `tls`: it speaks TLS 1.3 and accepts a self-signed certificate; `refused_for_tls`: why vmtoll does not use it over
-    TLS although it speaks it. `http2`: it speaks HTTP/2 over TLS. `resumes`: it can resume TLS sessions, and does so
-    only on request.
-    `sends_bodies`: it can POST a body with each request (`body_bytes` of a load).
-    `schedules`: it can follow a load's schedule (`due_ns`); other tools send only at even intervals.
-    `interruptible`: on an interrupt it ends and reports what it has sent, and `parse` accepts an Output with
-    `interrupted`.
+    """A load tool. `command` turns a load into a command line and its files, `parse` the output into a result; both
+    get only the kinds of load that the tool can send, and `parse` raises ToolError.
     """
 
     command: Callable[[Any], Command]
     parse: Callable[[Any, Output], ToolResult]
+    # its Debian package; None: the Makefile in the tool's folder builds the program, named after the folder
     package: str | None
-    tick_s: float
-    masked_units: tuple[str, ...] = ()
+    tick_s: float  # the resolution of its times
+    masked_units: tuple[str, ...] = ()  # units of that package that must not start
+    # `closed_loop`, `open_loop`: it sends a ClosedLoad (users), an OpenLoad (a rate)
     closed_loop: bool = False
     open_loop: bool = False
+    # the protocols that it speaks to a mail server (MailLoad); none for a web tool
     mail_protocols: tuple[str, ...] = ()
+    # why it yields no response times at a rate, or none to trust; None: it passes the stall test
     refused_for_tails: str | None = None
-    can_close: bool = True
-    one_page: bool = False
-    one_host: bool = False
-    lockstep: bool = False
-    at_random: bool = False
-    tls: bool = False
-    refused_for_tls: str | None = None
-    http2: bool = False
-    resumes: bool = False
-    sends_bodies: bool = False
+    can_close: bool = True  # it can work without keep-alive
+    one_page: bool = False  # it requests only one page, which the workload must name
+    one_host: bool = False  # it sends everything to the host of its first URL, as a tool with `one_page` does
+    lockstep: bool = False  # all its users start at the first line of the URL list
+    at_random: bool = False  # it draws its URLs at random
+    tls: bool = False  # it speaks TLS 1.3 and accepts a self-signed certificate
+    refused_for_tls: str | None = None  # why vmtoll does not use it over TLS although it speaks it
+    http2: bool = False  # it speaks HTTP/2 over TLS
+    resumes: bool = False  # it can resume TLS sessions, and does so only on request
+    sends_bodies: bool = False  # it can POST a body with each request (`body_bytes` of a load)
+    # on an interrupt it ends and reports what it has sent, and `parse` accepts an Output with `interrupted`
     interruptible: bool = False
-    schedules: bool = False
+    schedules: bool = False  # it can follow a load's schedule (`due_ns`); other tools send only at even intervals
 
 
 def raise_if_killed(output: Output, tool: str) -> None:

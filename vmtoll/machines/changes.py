@@ -20,13 +20,11 @@ REVERT_S = 1200.0
 
 @dataclass(frozen=True)
 class Place:
-    """Where a change of a machine under test is made: there, or on its host, as the change of the guest.
-
-    `has_host`: the inventory names the KVM host of the guest, or the machine whose kernel the container shares.
-    """
+    """Where a change of a machine under test is made: there, or on its host, as the change of the guest."""
 
     line: AgentLine
     guest: str = ""
+    # the inventory names the KVM host of the guest, or the machine whose kernel the container shares
     has_host: bool = False
 
     def apply(self, name: str, change: Change) -> bool:

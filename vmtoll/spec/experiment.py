@@ -60,29 +60,25 @@ def _of_tiles(path: Path, wanted: Density, registry: Registry) -> dict[str, Work
 
 @dataclass(frozen=True)
 class Resolved:
-    """An experiment with everything it names, each read once.
+    """An experiment with everything it names, each read once."""
 
-    `file`: its path, for errors about it. `skipped`: the servers, the single scenarios of a server and the
-    environments that are not measured, and why; `sources`: server → version and digest of the archive that it is built
-    from; `needs`: environment of a tuning step → what its profile needs of a host; `documents`: the files that say all
-    of it, for the record. `requests`: what is asked of a service; such an experiment has neither site nor definitions.
-    `kin`: environments that may differ from each other in less than the experiment declares of all. `one_boot`: why
-    it keeps one boot where the default is several; `has_default_boots`: that default applies, so that `boots` of the
-    experiment is no permission to restart machines.
-    """
-
-    file: Path
+    file: Path  # its path, for errors about it
     experiment: Experiment
     workloads: Mapping[str, Workload]
     site: Site | None
     definitions: Mapping[str, ServerDefinition]
+    # the servers, the single scenarios of a server and the environments that are not measured, and why
     skipped: Sequence[Skipped] = ()
+    # server → version and digest of the archive that it is built from
     sources: Mapping[str, str] = field(default_factory=dict)
+    # environment of a tuning step → what its profile needs of a host
     needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    documents: Sequence[UsedFile] = ()
+    documents: Sequence[UsedFile] = ()  # the files that say all of it, for the record
+    # what is asked of a service; such an experiment has neither site nor definitions
     requests: services.ServiceRequests | None = None
-    kin: Sequence[Kin] = ()
-    one_boot: OneBoot | None = None
+    kin: Sequence[Kin] = ()  # environments that may differ from each other in less than the experiment declares of all
+    one_boot: OneBoot | None = None  # why it keeps one boot where the default is several
+    # that default applies, so that `boots` of the experiment is no permission to restart machines
     has_default_boots: bool = False
 
     def measures(self, server: str, workload: str) -> bool:

@@ -33,9 +33,9 @@ _ANSIBLE_GROUPS = {"_meta", "all", "ungrouped"}
 
 @dataclass(frozen=True)
 class InventoryData:
-    """The machines of an inventory. `data`: the output of ansible-inventory."""
+    """The machines of an inventory."""
 
-    data: Mapping[str, Any]
+    data: Mapping[str, Any]  # the output of ansible-inventory
     path: Path
 
     @cached_property

@@ -33,10 +33,10 @@ def environment_names(registry: Registry | None = None) -> list[str]:
 
 @dataclass(frozen=True)
 class VariedProfile:
-    """A guest profile that `vary` of an experiment makes. `file`: the experiment's."""
+    """A guest profile that `vary` of an experiment makes."""
 
     variant: ProfileVariant
-    file: Path
+    file: Path  # the experiment's
 
     @property
     def document(self) -> Keys:

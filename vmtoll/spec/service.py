@@ -34,17 +34,14 @@ _AS_THEY_ARE = "".join(map(chr, range(0x20, 0x7F)))
 
 @dataclass(frozen=True)
 class ServiceRequests:
-    """What is asked of a service. `addresses`: environment → scheme, host and port; `paths`: in the mix that is asked
-    for, so that a path may stand there several times; `ca`: PEM text, empty for the client's own list. `left_out`:
-    requests of an access log that cannot be asked for, of `of`.
-    """
+    """What is asked of a service."""
 
     service: Service
-    addresses: Mapping[str, str]
-    paths: Sequence[str]
+    addresses: Mapping[str, str]  # environment → scheme, host and port
+    paths: Sequence[str]  # in the mix that is asked for, so that a path may stand there several times
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    ca: str = field(default="", repr=False)
-    left_out: int = 0
+    ca: str = field(default="", repr=False)  # PEM text, empty for the client's own list
+    left_out: int = 0  # requests of an access log that cannot be asked for, of `of`
     of: int = 0
 
     @property
