@@ -83,15 +83,15 @@ class Described:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """The columns of a class, as a field of another class takes them over. The parts that are empty follow from the
-    field. `whose`: replaces {} in the descriptions, else precedes them; `unit`: of all, in place of their own.
-    """
+    """The columns of a class, as a field of another class takes them over."""
 
-    of: type | None = None
-    source: str = ""
-    prefix: str = ""
-    whose: str = ""
-    unit: str = ""
+    of: type | None = None  # the class; None: the field's
+    source: str = ""  # path of attributes from the row to the object; empty: the field's name
+    prefix: str = ""  # of the names
+    lead: str = ""  # of the descriptions
+    whose: str = ""  # replaces {} in the descriptions
+    unit: str = ""  # of all, in place of their own
+    before: str = ""  # the column that they precede
     only: Collection[str] = ()
     without: Collection[str] = ()
 
@@ -100,9 +100,11 @@ class Part:
         assert self.of
         for each in columns_of(self.of):
             if (not self.only or each.name in self.only) and each.name not in self.without:
-                doc = each.doc.replace("{}", self.whose) if "{}" in each.doc else self.whose + each.doc
-                source, unit = f"{self.source}.{each.source}", self.unit or each.unit
-                yield replace(each, name=self.prefix + each.name, doc=doc, source=source, unit=unit)
+                yield replace(
+                    each, name=self.prefix + each.name, doc=self.lead + each.doc.replace("{}", self.whose),
+                    source=f"{self.source}.{each.source}", unit=self.unit or each.unit,
+                    before=self.before or each.before,
+                )  # fmt: skip
 
 
 def column(doc: str, unit: str = "", *, default: Any = MISSING, **options: Any) -> Any:

@@ -491,7 +491,7 @@ class TrialRecord:
     # The primary one first, empty where it failed.
     measurements: tuple[Measurement, ...] = nested(
         Part(of=Measurement, source="primary", without=_OF_TRIAL),
-        Part(of=Measurement, source="crosscheck", prefix=CROSSCHECK, whose="cross-check: "),
+        Part(of=Measurement, source="crosscheck", prefix=CROSSCHECK, lead="cross-check: "),
         default=(),
     )
     resources: Resources = nested(default=Resources())

@@ -139,9 +139,9 @@ class Share:
 
     successful: int
     requests: int
-    share: float
-    low: float
-    high: float
+    share: float = column("share of the requests {} that succeeded, all blocks together", name="availability", most=1)
+    low: float = column("lower end of its 95% Wilson interval", name="availability_low", most=1)
+    high: float = column("upper end of its 95% Wilson interval", name="availability_high", most=1)
 
 
 @dataclass(frozen=True)
@@ -372,22 +372,6 @@ class Judged:
         return self.kind in DIFFERENT and (self.open_high if ratio > 1 else self.open_low)
 
 
-def _available(side: str, whose: str, before: str = "") -> list[Described]:
-    """The columns on the share of a side's requests that succeeded."""
-    docs = {
-        "share": f"share of the requests {whose} that succeeded, all blocks together",
-        "low": "lower end of its 95% Wilson interval",
-        "high": "upper end of its 95% Wilson interval",
-    }
-    return [
-        Described(
-            doc=doc, name=f"{side}_availability" + (f"_{part}" if part != "share" else ""),
-            source=f"{side}_available.{part}", most=1, before=before,
-        )
-        for part, doc in docs.items()
-    ]  # fmt: skip
-
-
 _LIMITER = "what kept most trials {} from answering more; nothing: the offered rate was reached"
 
 
@@ -398,10 +382,10 @@ class Verdict(Judged):
     metric: NamedMetric
     role: Role | None = None
     tool: str | None = None
-    baseline_available: Share | None = columns(
-        *_available("baseline", "of the baseline", before="compared_mean"), default=None
+    baseline_available: Share | None = nested(
+        prefix="baseline_", whose="of the baseline", before="compared_mean", default=None
     )
-    compared_available: Share | None = columns(*_available("compared", "of the compared side"), default=None)
+    compared_available: Share | None = nested(prefix="compared_", whose="of the compared side", default=None)
     baseline_percentile: PercentileLevel | None = None
     compared_percentile: PercentileLevel | None = None
     baseline_limiter: Limiter | None = column(

@@ -35,7 +35,7 @@ class Row:
     colour: Colour = column("a colour", before="own_count", default=Colour.RED)
     other: Size | None = nested(
         Part(prefix="other_", whose="of the other", only=("count",)),
-        Part(of=Size, source="twice", prefix="twice_", whose="of both: ", without=("count",)),
+        Part(of=Size, source="twice", prefix="twice_", lead="of both: ", without=("count",)),
         default=None,
     )
     hidden: int = 0
