@@ -13,14 +13,13 @@ from vmtoll.files import replacing
 from vmtoll.model.columns import to_csv
 from vmtoll.model.errors import LoadError
 from vmtoll.model.trial import TrialRecord, to_json, without_thin_percentiles
-from vmtoll.model.verdict_columns import claim_rows, effect_rows, verdict_rows
 from vmtoll.publish import intervals, package, scrub, tables
 from vmtoll.publish.authors import Author, author_of
 from vmtoll.publish.package import PACKAGE, TABLES
 from vmtoll.publish.seal import check_writable, seal, verify
 from vmtoll.report.disclosure import write_disclosure
 from vmtoll.report.ods import csv_rows, write_sheets
-from vmtoll.report.tables import summaries
+from vmtoll.report.tables import RESULTS
 from vmtoll.runs.folder import HOSTS, MANIFEST, SUMS, TRIALS
 
 ANONYMOUS = ("anonymous",)
@@ -89,12 +88,9 @@ def _fill(folder: Path, run: Run, authors: Sequence[Author], say: Callable[[str]
     hosts = json.dumps({name: facts.recorded for name, facts in clean.hosts.items()}, indent=1, ensure_ascii=False)
     (folder / HOSTS).write_text(hosts + "\n", encoding="utf-8")
     say("summaries, verdicts, effects, claims, percentiles")
-    rows = {
-        "summaries": summaries(clean), "verdicts": verdict_rows(analysis), "effects": effect_rows(analysis),
-        "claims": claim_rows(analysis), "percentiles": tables.percentiles(clean),
-    }  # fmt: skip
-    for name, table in rows.items():
-        tables.write(folder / f"{name}.csv", name, table)
+    for name, rows in RESULTS.items():
+        tables.write(folder / f"{name}.csv", name, rows(clean, analysis))
+    tables.write(folder / "percentiles.csv", "percentiles", tables.percentiles(clean))
     say("spreadsheet")
     write_sheets(folder / "tables.ods", [(name, csv_rows(folder / f"{name}.csv", fields(name))) for name in TABLES])
     say("samples and histograms")

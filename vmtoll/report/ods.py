@@ -26,7 +26,6 @@ from vmtoll.files import replacing
 from vmtoll.model.columns import COLUMNS, flat
 from vmtoll.model.table import Cell
 from vmtoll.model.verdict import RunAnalysis
-from vmtoll.model.verdict_columns import claim_rows, effect_rows, verdict_rows
 from vmtoll.report import tables
 from vmtoll.report.words import sentence
 
@@ -62,10 +61,7 @@ def write_ods(run: Run, analysis: RunAnalysis) -> Path:
     manifest = run.manifest.model_dump(mode="json", by_alias=True, exclude_none=True)
     sheets: list[Sheet] = [
         ("trials", (COLUMNS, *(list(flat(record).values()) for record in run.records))),
-        ("summaries", _table_rows("summaries", tables.summaries(run))),
-        ("verdicts", _table_rows("verdicts", verdict_rows(analysis))),
-        ("effects", _table_rows("effects", effect_rows(analysis))),
-        ("claims", _table_rows("claims", claim_rows(analysis))),
+        *((name, _table_rows(name, rows(run, analysis))) for name, rows in tables.RESULTS.items()),
         ("run", [("key", "value"), *_flatten(manifest | {"sentence": sentence(analysis)})]),
     ]  # fmt: skip
     with replacing(path) as draft:

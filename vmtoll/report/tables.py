@@ -1,6 +1,6 @@
 """The tables of report and ODS: numbers per scenario and arm, findings, availability, facts of every machine."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from vmtoll.model.percentiles import FEWEST
 from vmtoll.model.table import Cell, columns_of
 from vmtoll.model.trial import CROSSCHECK, Arm, Scenario, TrialRecord
 from vmtoll.model.verdict import RunAnalysis, Share
+from vmtoll.model.verdict_columns import claim_rows, effect_rows, verdict_rows
 from vmtoll.report.plot import usable_trials
 from vmtoll.report.words import DASH, scenario_labels
 
@@ -85,6 +86,15 @@ def summaries(run: Run) -> Iterator[dict[str, Cell]]:
     """One row per scenario and arm."""
     for row in numbers(run).to_dict("records"):
         yield {str(key): value for key, value in row.items()}
+
+
+# Table of a run's results → its rows.
+RESULTS: Mapping[str, Callable[[Run, RunAnalysis], Iterator[dict[str, Cell]]]] = {
+    "summaries": lambda run, _: summaries(run),
+    "verdicts": lambda _, analysis: verdict_rows(analysis),
+    "effects": lambda _, analysis: effect_rows(analysis),
+    "claims": lambda _, analysis: claim_rows(analysis),
+}
 
 
 @dataclass(frozen=True)
