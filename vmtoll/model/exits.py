@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import ConfigDict, Field
 
 from vmtoll.model.document import Document
 from vmtoll.model.trial import TrialRecord
@@ -47,11 +47,3 @@ class ExitPrice(Document):
     low_ns: float = Field(ge=0, description="the fastest round")
     high_ns: float = Field(gt=0, description="the slowest round")
     exits: int = Field(gt=0, description="how many were timed")
-
-
-_PRICES = TypeAdapter(dict[str, list[ExitPrice]])
-
-
-def prices_from(content: bytes | str) -> dict[str, list[ExitPrice]]:
-    """KVM host → its price list, from exit-prices.json. Raises pydantic.ValidationError."""
-    return _PRICES.validate_json(content)

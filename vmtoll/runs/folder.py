@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from vmtoll.files import cause_of
 from vmtoll.model.document import first_mistake
 from vmtoll.model.errors import LoadError
-from vmtoll.model.exits import ExitPrice, ExplainedTrial, prices_from
+from vmtoll.model.exits import ExitPrice, ExplainedTrial
 from vmtoll.model.facts import HostFacts
 from vmtoll.model.first_answer import StartRecord
 from vmtoll.model.run import SCHEMA, Manifest
@@ -67,6 +67,7 @@ class TrialLines(JsonLines[TrialRecord]):
 
 CAPACITIES = TrialLines("capacities.jsonl", TrialRecord)
 STARTS = JsonLines("first-answers.jsonl", StartRecord)  # of an experiment with `first_answer`
+_PRICES = TypeAdapter(dict[str, list[ExitPrice]])
 EXPLAINED = JsonLines("exits.jsonl", ExplainedTrial)  # of an experiment with `explain: exits`
 
 
@@ -166,7 +167,7 @@ def read_exit_prices(folder: Path) -> dict[str, list[ExitPrice]]:
     """Read the price list of exits of each KVM host; empty for a run without. Raises LoadError."""
     file = folder / EXIT_PRICES
     try:
-        return prices_from(_read(file)) if file.exists() else {}
+        return _PRICES.validate_json(_read(file)) if file.exists() else {}
     except ValidationError as error:
         raise LoadError(f"{file}: {first_mistake(error)}") from None
 
