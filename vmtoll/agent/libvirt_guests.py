@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -122,6 +123,7 @@ def facts() -> dict[str, object]:
     """The host's facts that vmtoll/guests/diagnosis uses."""
     now, poll = memory(), read("/sys/module/kvm/parameters/halt_poll_ns")
     return {
+        "architecture": os.uname().machine,
         "kvm_device": Path("/dev/kvm").exists(),
         "vhost_net": Path("/dev/vhost-net").exists(),
         "cpus": online_cpus(),

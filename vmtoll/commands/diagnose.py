@@ -16,9 +16,10 @@ from vmtoll.commands.measure_step import StepMeasurement
 from vmtoll.commands.options import InventoryOption, JsonOption, ResultsOption, UntilOption, YesOption, own_inventory
 from vmtoll.guests import diagnosis as domains
 from vmtoll.guests.diagnosis.apply import candidates, tried, unchanged
-from vmtoll.guests.diagnosis.definition import cpus, parsed
 from vmtoll.guests.diagnosis.others import OtherGuests, find_guests, found_guest, number_of
 from vmtoll.guests.steps import gained
+from vmtoll.hypervisors.guest_config import cpus
+from vmtoll.hypervisors.libvirt_xml import parsed
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.diagnosis import LIMITS, Diagnosis, State, Tuning
 from vmtoll.model.errors import UserError

@@ -19,7 +19,7 @@ _FILES = Files(
 )
 _HOST: Facts = {
     "kvm_device": True, "vhost_net": True, "cpus": list(range(8)), "hugepages": {"size_kib": 2048, "free": 4096},
-    "halt_poll_ns": 200_000,
+    "halt_poll_ns": 200_000, "architecture": "x86_64", "cores": {}, "nodes": {},
 }  # fmt: skip
 # Switches of virtio devices that are right unless a definition changes them. They come with the device, so a profile
 # without one counts as having them.

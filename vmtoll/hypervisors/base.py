@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from vmtoll.agent.protocol import Done, GuestAddress, Process
-from vmtoll.hypervisors.definition import Definition
 from vmtoll.model.errors import AgentError
 from vmtoll.model.inventory import Host
 
@@ -103,7 +102,7 @@ class Guest(ABC):
         return []
 
     @abstractmethod
-    def definition(self) -> Definition:
+    def definition(self) -> str:
         """Its definition as it runs, as libvirt would write it."""
 
     def version(self) -> str:

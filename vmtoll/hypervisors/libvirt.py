@@ -1,11 +1,8 @@
 """A guest that libvirt runs: virsh on its host."""
 
-import xml.etree.ElementTree as ET
-
 from vmtoll.agent.protocol import GuestAddress
 from vmtoll.agent.virsh import called
 from vmtoll.hypervisors.base import Guest, Virsh
-from vmtoll.hypervisors.definition import Definition
 
 
 class LibvirtGuest(Guest):
@@ -20,8 +17,8 @@ class LibvirtGuest(Guest):
     def address(self) -> GuestAddress:
         return {"kind": "libvirt", "name": self.name, "uri": self.host.host.libvirt_uri}
 
-    def definition(self) -> Definition:
-        return Definition(ET.fromstring(self.virsh("dumpxml", *called(self.name))))
+    def definition(self) -> str:
+        return self.virsh("dumpxml", *called(self.name))
 
     def start_command(self) -> list[str]:
         return self.virsh.words("start", *called(self.name))

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from vmtoll.agent.virsh import called
 from vmtoll.hypervisors.base import Line, Virsh, output_on, words_of
 from vmtoll.hypervisors.libvirt import LibvirtGuest
+from vmtoll.hypervisors.libvirt_xml import parsed
 from vmtoll.model.errors import AgentError
 
 
@@ -26,7 +27,7 @@ def disk_copies(guest: LibvirtGuest, target: Line) -> list[DiskCopy]:
     move or a target that cannot take it; HostLostError.
     """
     _refuse_unreachable(guest, target)
-    domain = guest.definition().domain
+    domain = parsed(guest.definition())
     _refuse_immovable(guest, domain)
     _refuse_taken(guest, target)
     disks = written_disks(domain)

@@ -6,6 +6,7 @@ import shlex
 from vmtoll.agent.virsh import called
 from vmtoll.hypervisors.base import Guest, Line
 from vmtoll.hypervisors.libvirt import LibvirtGuest
+from vmtoll.hypervisors.libvirt_xml import parsed
 from vmtoll.hypervisors.migration import migration
 from vmtoll.hypervisors.migration_target import target_name, written_disks
 from vmtoll.hypervisors.scripts import Script
@@ -44,7 +45,7 @@ def script(operation: Operation, guest: Guest, target: Line | None = None) -> Sc
 
 def _refuse_disks(operation: Operation, guest: Guest) -> None:
     """Raise AgentError for a disk that libvirt cannot do it to."""
-    for disk in written_disks(guest.definition().domain):
+    for disk in written_disks(parsed(guest.definition())):
         its_disk = f"{guest.name}: its disk {target_name(disk)}"
         if disk.get("type") != "file":
             raise AgentError(f"{its_disk} is no file, which `{operation.do}` needs; use `do: command`")
@@ -147,7 +148,7 @@ def _balloon(operation: Operation, virsh: str, domain: str, memory_kib: int) -> 
 
 def _memory_kib(guest: LibvirtGuest) -> int:
     """The memory that a guest has. Raises AgentError for one without a balloon."""
-    definition = guest.definition().domain
+    definition = parsed(guest.definition())
     balloon = definition.find("devices/memballoon")
     if balloon is None or balloon.get("model") == "none":
         raise AgentError(f"{guest.name}: it has no balloon (memballoon), so its memory cannot change")

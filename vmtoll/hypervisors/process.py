@@ -1,13 +1,12 @@
 """The adapter for guests of other monitors, such as Cloud Hypervisor or Firecracker: it only reads."""
 
-import xml.etree.ElementTree as ET
 from typing import NoReturn
 
 from vmtoll.agent.protocol import GuestAddress, Process
 from vmtoll.agent.waits import kind_of
 from vmtoll.hypervisors.base import Guest
-from vmtoll.hypervisors.definition import Definition
-from vmtoll.hypervisors.elements import add
+from vmtoll.hypervisors.guest_config import GuestConfig, Known, Unknown
+from vmtoll.hypervisors.record import definition_xml
 from vmtoll.model.errors import AgentError
 
 
@@ -53,8 +52,8 @@ class ProcessGuest(Guest):
         """Thread IDs of its virtual CPUs, by the threads' names."""
         return [thread["tid"] for thread in self.process()["threads"] if kind_of(thread["name"]) == "vcpu"]
 
-    def definition(self) -> Definition:
-        return definition(self.process(), self.name)
+    def definition(self) -> str:
+        return definition_xml(guest_of_process(self.process(), self.name))
 
     def _refuse(self, verb: str) -> NoReturn:
         raise AgentError(
@@ -63,10 +62,12 @@ class ProcessGuest(Guest):
         )
 
 
-def definition(process: Process, name: str) -> Definition:
-    """A definition with all that the host shows: what runs the code, and the number of virtual CPUs."""
-    domain = ET.Element("domain", type="kvm" if process["kvm"] else "unknown")
-    add(domain, "name", name)
+def guest_of_process(process: Process, name: str) -> GuestConfig:
+    """What the host shows of another monitor's guest: what runs the code, and the number of virtual CPUs."""
     count = sum(kind_of(thread["name"]) == "vcpu" for thread in process["threads"])
-    add(domain, "vcpu", str(count or 1))
-    return Definition(domain)
+    source = "the process"
+    return GuestConfig(
+        name, running=True, domain_type=Known("kvm", source) if process["kvm"] else Unknown("the monitor's own tools"),
+        vcpus=Known(count or 1, source), quotas=Known((), source), weight=Known(0, source),
+        memory_limits=Known({}, source),
+    )  # fmt: skip

@@ -4,9 +4,8 @@ from pathlib import PurePosixPath
 
 from vmtoll.agent.protocol import GuestAddress
 from vmtoll.hypervisors.base import Guest
-from vmtoll.hypervisors.command_line import parse_command_line
-from vmtoll.hypervisors.definition import Definition, has_hpet, live_of
-from vmtoll.hypervisors.proxmox_config import definition, parse_config
+from vmtoll.hypervisors.guest_config import GuestConfig
+from vmtoll.hypervisors.proxmox_config import guest_of_config, parse_config, while_running
 from vmtoll.hypervisors.qemu import QemuGuest
 
 CONFIGS, SOCKETS = "etc/pve/qemu-server", "var/run/qemu-server"
@@ -50,9 +49,7 @@ class ProxmoxGuest(QemuGuest):
     def is_off(self) -> bool:
         return self.output(["qm", "status", self.vmid])["stdout"].strip() == "status: stopped"
 
-    def definition(self) -> Definition:
-        """Its definition, from the configuration and the running process."""
-        process, answers = self.process(), self.answers()
+    def config(self) -> GuestConfig:
+        """What it is, by its configuration, its process and its monitor."""
         text = self.run(["cat", str(PurePosixPath(self.host.host.root, CONFIGS, f"{self.vmid}.conf"))])
-        live = live_of(process, process["online"], answers)
-        return definition(parse_config(self.vmid, text), live, hpet=has_hpet(parse_command_line(process["argv"])))
+        return while_running(guest_of_config(parse_config(self.vmid, text)), super().config())

@@ -191,7 +191,7 @@ def _add_others(session: Session, host: Host, facts: HostFacts) -> None:
         if guest.vars.kvm_host == host.name and guest.guest_name and not guest.vars.domain:
             on_host = hypervisors.of(guest, session.line(host))
             try:
-                facts.domains = {**facts.domains, guest.guest_name: on_host.definition().xml}
+                facts.domains = {**facts.domains, guest.guest_name: on_host.definition()}
                 if version := on_host.version():
                     facts.qemu_version = version
             except AgentError as error:

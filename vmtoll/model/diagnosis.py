@@ -63,7 +63,8 @@ class Step:
     of the whole guest; `current`: what the definition has; `changes`: the edits that take the step, empty where no edit
     can; `xml`: the elements that the edits set; `apply`: the command that makes the edits; `host`: what the host must
     have or shows, by name. `refused`: why libvirt refuses the changes; `changes` is empty then. `pending`: the guest
-    gets the step at its next start. `undo`: the command that takes back what `apply` does.
+    gets the step at its next start. `undo`: the command that takes back what `apply` does. `tells`: what would tell an
+    UNKNOWN step.
 
     For a guest that libvirt does not run, `changes` and `xml` are empty. `options`: options of QEMU's command line that
     take the step; `instead`: the options that they replace, if any.
@@ -82,6 +83,7 @@ class Step:
     undo: str = ""
     options: str = ""
     instead: str = ""
+    tells: str = ""
 
 
 @dataclass(frozen=True)

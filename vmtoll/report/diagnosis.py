@@ -58,6 +58,8 @@ def summary_lines(diagnoses: Sequence[Diagnosis]) -> Iterator[str]:
         if not diagnosis.steps:
             yield f"{words.name_of(diagnosis):{width}}  {diagnosis.monitor}"
             continue
+        unknown = {step.tuning for step in diagnosis.steps if step.state is State.UNKNOWN} - {*lacking}
+        names += f"; {len(unknown)} unknown" if unknown else ""
         names += f" ({diagnosis.program}: limits only)" if diagnosis.program else ""
         yield f"{words.name_of(diagnosis):{width}}  {off}lacks {len(lacking)}: {names}"
 

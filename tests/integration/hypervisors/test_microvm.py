@@ -4,6 +4,7 @@ import json
 import shlex
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ import pytest
 from tests.support.qemu_process import QEMU, qemu
 from vmtoll import hypervisors
 from vmtoll.agent.servers import wait_until
-from vmtoll.guests.diagnosis.options import PlainGuest, with_options
+from vmtoll.guests.diagnosis.options import OptionsWriter
+from vmtoll.guests.diagnosis.rules import Finding
 from vmtoll.hypervisors import qmp
 from vmtoll.hypervisors.command_line import parse_command_line, parse_option
-from vmtoll.hypervisors.definition import of_command_line
+from vmtoll.hypervisors.qemu_config import guest_of_line
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.diagnosis import State, Step, Tuning
 from vmtoll.model.inventory import Host
@@ -51,7 +53,7 @@ def guest(socket: Path, tmp_path: Path) -> Iterator[hypervisors.Guest]:
 
 
 def test_a_run_sees_pauses_and_ends_it(guest: hypervisors.Guest, socket: Path) -> None:
-    domain = guest.definition().domain
+    domain = ET.fromstring(guest.definition())
     machine = domain.find("os/type")
     assert machine is not None and machine.get("machine") == "microvm"
     assert len(guest.threads()) == 2
@@ -85,11 +87,10 @@ def test_a_card_gets_queues_by_properties_that_it_has(driver: str, has_vectors: 
     line = parse_command_line(
         [QEMU, "-M", "microvm", "-smp", "2", "-netdev", "tap,id=n", "-device", f"{driver},netdev=n"]
     )
-    definition = of_command_line(line, NAME)
-    (card,) = definition.cards
-    step = Step(Tuning.MULTIQUEUE, State.LACKING, device=card)
-    nothing: Any = {}
-    (changed,) = with_options([step], PlainGuest(line, definition, nothing, nothing, nothing))
+    config, nothing = guest_of_line(line, NAME), dict[str, Any]()
+    (card,) = config.cards.known
+    step = Step(Tuning.MULTIQUEUE, State.LACKING, device=card.mac)
+    changed = OptionsWriter(line, config, nothing)(Finding(step, card, (2, "qemu")))  # type: ignore[arg-type]
     device = parse_option("device", shlex.split(changed.options)[-1])
     assert ("vectors" in device.values, device.is_on("mq")) == (has_vectors, True)
     help_text = subprocess.run([QEMU, "-device", f"{driver},help"], check=True, capture_output=True, text=True).stdout

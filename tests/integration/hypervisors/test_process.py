@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def test_its_threads_are_those_of_the_process(guest: ProcessGuest, process: "sub
     assert answer["pid"] == process.pid
     (vcpu,) = [thread for thread in answer["threads"] if thread["tid"] in guest.threads()]
     assert (vcpu["name"], len(vcpu["cpus"])) == ("vcpu0", 1)
-    assert guest.definition().domain.findtext("vcpu") == "1"
+    assert ET.fromstring(guest.definition()).findtext("vcpu") == "1"
     assert not guest.is_off()
 
 

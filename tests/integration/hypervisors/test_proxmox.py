@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,7 @@ def status(guest: ProxmoxGuest) -> str:
 
 def test_its_process_is_found_and_its_definition_is_the_configurations(guest: ProxmoxGuest) -> None:
     assert len(guest.threads()) == 2
-    domain = guest.definition().domain
+    domain = ET.fromstring(guest.definition())
     assert (domain.findtext("name"), domain.findtext("vcpu")) == ("101", "2")
     model, timer = domain.find("devices/interface/model"), domain.find("clock/timer")
     assert model is not None

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -74,7 +75,7 @@ def test_process_threads_and_definition_are_those_of_the_running_guest(guest: Qe
     assert process["argv"][0].endswith("qemu-system-x86_64")
     assert process["kvm"] is False
     assert set(of_virtual_cpus) <= {thread["tid"] for thread in process["threads"]} - {process["pid"]}
-    domain = guest.definition().domain
+    domain = ET.fromstring(guest.definition())
     assert domain.get("type") == "qemu"
     assert domain.findtext("vcpu") == "2"
     assert domain.findtext("iothreads") == "1"

@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 from vmtoll.guests.diagnosis import diagnose
-from vmtoll.guests.diagnosis.definition import cpus
+from vmtoll.hypervisors.guest_config import cpus
 from vmtoll.model.diagnosis import State, Step, Tuning
 from vmtoll.model.errors import UserError
 
 FACTS: Any = {
     "kvm_device": True, "vhost_net": True, "cpus": list(range(8)), "hugepages": {"size_kib": 2048, "free": 100},
-    "transparent_hugepages": "madvise", "halt_poll_ns": 200000,
+    "transparent_hugepages": "madvise", "halt_poll_ns": 200000, "architecture": "x86_64", "cores": {}, "nodes": {},
+    "groups": [], "flags": [], "cgroup_version": 2,
 }  # fmt: skip
 
 # As `virt-install` with an old profile leaves it, printed by libvirt 9.0.

@@ -7,14 +7,25 @@ from typing import Any
 
 import pytest
 
+from vmtoll.agent.protocol import Process
 from vmtoll.hypervisors.command_line import parse_command_line
-from vmtoll.hypervisors.definition import Definition, Live, live_of, of_command_line
+from vmtoll.hypervisors.guest_config import GuestConfig, Pins, Unknown
+from vmtoll.hypervisors.qemu_config import guest_of_line
+from vmtoll.hypervisors.record import definition_xml
 
 SMALL = ("qemu-system-x86_64", "-nodefaults")
 
 
-def defined(*words: str, live: Live | None = None) -> Definition:
-    return of_command_line(parse_command_line([*SMALL, *words]), "web", live or Live())
+class Definition:
+    """A guest, and the definition that a run records of it."""
+
+    def __init__(self, guest: GuestConfig) -> None:
+        self.guest, self.xml = guest, definition_xml(guest)
+        self.domain = ET.fromstring(self.xml)
+
+
+def defined(*words: str, process: Process | None = None, answers: Mapping[str, Any] | None = None) -> Definition:
+    return Definition(guest_of_line(parse_command_line([*SMALL, *words]), "web", process, answers))
 
 
 def attributes(definition: Definition, path: str) -> Mapping[str, str]:
@@ -45,11 +56,16 @@ def test_processor_memory_and_clock() -> None:
 
 @pytest.mark.parametrize(
     ("words", "kind"),
-    [(["-accel", "tcg"], "qemu"), (["-accel", "kvm"], "kvm"), (["-machine", "pc,accel=kvm:tcg"], "kvm"), ([], "qemu")],
+    [
+        (["-accel", "tcg"], "qemu"),
+        (["-accel", "kvm"], "kvm"),
+        (["-machine", "pc,accel=kvm:tcg"], "unknown"),
+        ([], "qemu"),
+    ],
 )
 def test_what_runs_the_code_is_asked_for_or_seen(words: Sequence[str], kind: str) -> None:
     assert defined(*words).domain.get("type") == kind
-    assert defined(*words, live=Live(kvm=False)).domain.get("type") == "qemu"
+    assert defined(*words, answers={"query-kvm": {"enabled": False}}).domain.get("type") == "qemu"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +145,7 @@ def test_rates_of_a_disk_and_switches_of_virtio() -> None:
         attributes(web, "devices/disk/driver").items()
         >= {"ioeventfd": "off", "iommu": "on", "event_idx": "off"}.items()
     )
-    assert [option.name for option in web.disks["d"]] == ["drive", "device"]
+    assert [option.name for option in web.guest.disks.known[0].handle] == ["drive", "device"]
 
 
 @pytest.mark.parametrize(
@@ -156,15 +172,10 @@ def test_cards(words: Sequence[str], kind: str, model: str, driver: Mapping[str,
 
 
 def test_without_a_word_of_networks_qemu_has_one_of_its_own() -> None:
-    card = of_command_line(parse_command_line(["qemu-system-x86_64"]), "web").domain.find("devices/interface")
+    card = Definition(guest_of_line(parse_command_line(["qemu-system-x86_64"]), "web")).domain.find("devices/interface")
     assert card is not None
     assert card.get("type") == "user"
-    assert (
-        of_command_line(parse_command_line(["qemu-system-x86_64", "-nic", "none"]), "web").domain.find(
-            "devices/interface"
-        )
-        is None
-    )
+    assert guest_of_line(parse_command_line(["qemu-system-x86_64", "-nic", "none"]), "web").cards.known == ()
 
 
 def test_offloads_that_are_off() -> None:
@@ -184,15 +195,18 @@ def test_what_the_process_shows_counts_before_what_the_command_line_says() -> No
         "query-kvm": {"enabled": True},
         "query-block": [{"device": "d", "inserted": {"cache": {"direct": True, "writeback": True, "no-flush": False}}}],
     }
-    live = live_of({"pid": 7, "threads": threads, "kvm": None}, [0, 1, 2, 3], answers)
-    assert live == Live(True, {0: [0]}, [3], {"d": {"direct": True, "writeback": True, "no-flush": False}})
-    web = defined("-smp", "2", "-drive", "file=/d,if=virtio,id=d", live=live)
+    process: Any = {"pid": 7, "threads": threads, "kvm": None, "online": [0, 1, 2, 3]}
+    web = defined("-smp", "2", "-drive", "file=/d,if=virtio,id=d", process=process, answers=answers)
+    assert web.guest.pins.known == Pins({0: (0,)}, emulator=(3,))
     assert attributes(web, "cputune/vcpupin") == {"vcpu": "0", "cpuset": "0"}
     assert attributes(web, "cputune/emulatorpin") == {"cpuset": "3"}
     assert attributes(web, "devices/disk/driver")["cache"] == "none"
-    assert ET.fromstring(web.xml).get("type") == "kvm"
+    assert web.domain.get("type") == "kvm"
 
 
 def test_threads_with_qemus_names_need_no_monitor() -> None:
     threads = [{"tid": 8, "name": "CPU 0/KVM", "cpus": [1]}, {"tid": 9, "name": "CPU 1/KVM", "cpus": [2]}]
-    assert live_of({"pid": 7, "threads": threads, "kvm": True}, [0, 1, 2], {}).pins == {0: [1], 1: [2]}
+    process: Any = {"pid": 7, "threads": threads, "kvm": True, "online": [0, 1, 2]}
+    assert defined(process=process).guest.pins.known.each == {0: (1,), 1: (2,)}
+    unnamed: Any = {"pid": 7, "threads": [{"tid": 8, "name": "qemu", "cpus": [1]}], "kvm": True, "online": [0, 1, 2]}
+    assert isinstance(defined(process=unnamed).guest.pins, Unknown)

@@ -1,19 +1,13 @@
 """A configuration of Proxmox VE, and what a diagnosis reads of it."""
 
+import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 
 import pytest
 
-from vmtoll.hypervisors.definition import Live
-from vmtoll.hypervisors.proxmox_config import (
-    Config,
-    affinity_of,
-    card_of,
-    definition,
-    has_hpet,
-    model_flags,
-    parse_config,
-)
+from vmtoll.hypervisors.guest_config import Known, Unknown
+from vmtoll.hypervisors.proxmox_config import Config, card_of, guest_of_config, has_hpet, parse_config
+from vmtoll.hypervisors.record import definition_xml
 
 TEXT = """#the shop's web server%0Aask Kim: before
 agent: 1
@@ -64,19 +58,20 @@ def test_only_the_guest_as_it_is_counts(config: Config) -> None:
 
 def test_disks_and_cards_by_their_options(config: Config) -> None:
     assert config.disks == ["sata0", "scsi0"]
-    assert config.cards == {"bc:24:11:2e:c5:4b": "net0", "bc:24:11:2e:c5:4c": "net1"}
+    cards = guest_of_config(config).cards.known
+    assert [(card.mac, card.handle) for card in cards] == [("bc:24:11:2e:c5:4b", "net0"), ("bc:24:11:2e:c5:4c", "net1")]
     assert card_of({"model": "virtio", "macaddr": "BC:24:11:2E:C5:4B"}) == ("virtio", "bc:24:11:2e:c5:4b")
 
 
-def attributes(config: Config, path: str, live: Live | None = None) -> Mapping[str, str]:
-    element = definition(config, live or Live(), hpet=True).domain.find(path)
+def attributes(config: Config, path: str) -> Mapping[str, str]:
+    element = ET.fromstring(definition_xml(guest_of_config(config))).find(path)
     return {} if element is None else element.attrib
 
 
 def test_the_definition(config: Config) -> None:
-    domain = definition(config, Live(), hpet=False).domain
+    domain = ET.fromstring(definition_xml(guest_of_config(config)))
     assert domain.get("type") == "kvm"
-    assert (domain.findtext("vcpu"), domain.findtext("memory")) == ("4", "4096")
+    assert (domain.findtext("vcpu"), domain.findtext("memory")) == ("4", str(4 << 20))
     assert domain.findtext("cputune/global_quota") == "150000"
     assert domain.findtext("cputune/shares") == "50"
     assert domain.findtext("cpu/model") == "x86-64-v2-AES"
@@ -95,15 +90,57 @@ def test_the_definition(config: Config) -> None:
     assert attributes(config, "clock/timer") == {}
 
 
-@pytest.mark.parametrize(("affinity", "pins"), [("4-7", 4), ("2,9-11", 4), ("1", 0), ("", 0)])
-def test_a_set_of_cpus_for_the_guest_is_one_for_each_virtual_cpu(config: Config, affinity: str, pins: int) -> None:
-    pinned = Config("101", {**config.values, "affinity": affinity})
-    assert len(definition(pinned, Live(), hpet=False).domain.findall("cputune/vcpupin")) == pins
-    assert len(affinity_of(pinned)) in (4, 1, 0)
+def test_what_changes_at_the_next_start_is_read_apart() -> None:
+    config = parse_config("101", TEXT)
+    assert config.later is not None
+    assert (config.later.get("cores"), config.later.get("cpulimit"), config.later.get("name")) == ("8", "", "shop")
+    assert parse_config("101", "cores: 1\n[snap]\ncores: 2\n").later is None
 
 
-def test_pins_of_a_hook_script_are_seen_on_the_threads(config: Config) -> None:
-    assert attributes(config, "cputune/vcpupin", Live(pins={2: [7]})) == {"vcpu": "2", "cpuset": "7"}
+@pytest.mark.parametrize(
+    ("lines", "nodes"),
+    [
+        ("numa: 1\nnuma0: cpus=0-3,hostnodes=1,memory=4096,policy=bind", [((0, 1, 2, 3), {1})]),
+        ("numa: 1\nnuma0: cpus=0;1,hostnodes=0,memory=2048\nnuma1: cpus=2-3,hostnodes=0-1,memory=2048",
+         [((0, 1), {0}), ((2, 3), {0, 1})]),
+        ("numa: 0\nnuma0: cpus=0-3,hostnodes=1,memory=4096", [((0, 1, 2, 3), set())]),
+    ],
+)  # fmt: skip
+def test_the_nodes_that_bind_the_memory(lines: str, nodes: list[tuple[tuple[int, ...], set[int]]]) -> None:
+    cells = guest_of_config(parse_config("101", f"cores: 4\n{lines}\n")).cells.known
+    assert [(cell.vcpus, set(cell.nodes)) for cell in cells] == nodes
+
+
+MODELS = """# of this node
+cpu-model: other
+    flags +aes
+
+cpu-model: web
+    flags +aes;-pcid
+    hidden 1
+    reported-model kvm64
+"""
+
+
+@pytest.mark.parametrize(
+    ("cpu", "args", "models", "model", "clock"),
+    [
+        ("custom-web", "", MODELS, "kvm64", "no kvmclock: hidden=1 hides KVM"),
+        ("custom-web,hidden=0", "", MODELS, "kvm64", ""),
+        ("custom-web", "", None, None, None),
+        ("custom-mine", "", MODELS, None, None),
+        ("kvm64", "-cpu max -cpu host,kvm=off", None, "", "no kvmclock: kvm=off hides KVM"),
+        ("Westmere,hidden=1", "", None, "Westmere", "no kvmclock: hidden=1 hides KVM"),
+    ],
+)
+def test_the_cpu_is_what_qemu_gets(
+    cpu: str, args: str, models: str | None, model: str | None, clock: str | None
+) -> None:
+    guest = guest_of_config(parse_config("101", f"cpu: {cpu}\nargs: {args}\n", models))
+    if model is None:
+        assert isinstance(guest.cpu, Unknown) and isinstance(guest.kvmclock, Unknown)
+    else:
+        assert (guest.cpu.known.model, guest.kvmclock.known) == (model, clock)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +155,10 @@ def test_whether_it_will_have_an_hpet(values: Mapping[str, str], hpet: bool | No
     assert has_hpet(Config("101", values)) is hpet
 
 
-def test_flags_of_proxmox_own_models(config: Config) -> None:
-    assert "aes" in (model_flags(config) or [])
-    assert model_flags(Config("1", {})) == []
-    assert model_flags(Config("1", {"cpu": "custom-mine"})) is None
+def test_flags_of_proxmox_own_models() -> None:
+    def flags(cpu: str) -> object:
+        return guest_of_config(Config("1", {"cpu": cpu} if cpu else {})).model_flags
+
+    assert "aes" in flags("x86-64-v2-AES").known  # type: ignore[attr-defined]
+    assert flags("") == Known(frozenset(), "Proxmox VE's CPU models")
+    assert isinstance(flags("Westmere"), Unknown)

@@ -1,43 +1,52 @@
-"""What holds an existing guest back: a pure function over its libvirt definition and the facts of its host."""
+"""What holds an existing guest back: rules over a neutral guest, and the changes that take a step."""
 
-import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
-from vmtoll.guests.diagnosis import disk, limits, memory, network, processor
-from vmtoll.guests.diagnosis.definition import parsed
+from vmtoll.guests.diagnosis.definition import LibvirtWriter
 from vmtoll.guests.diagnosis.facts import Facts
+from vmtoll.guests.diagnosis.rules import Finding, findings
+from vmtoll.hypervisors.guest_config import GuestConfig
+from vmtoll.hypervisors.libvirt_xml import guest_of_xml, parsed
 from vmtoll.model.diagnosis import State, Step
 
-# In the order of `Tuning`.
-_LOOKS: tuple[Callable[[ET.Element, Facts], Iterator[Step]], ...] = (
-    processor.kvm, limits.cpu, limits.memory, limits.disk, limits.network, processor.model, processor.timers,
-    network.backend, network.card_model, disk.bus, disk.cache, network.vhost, network.iommu, network.notifications,
-    network.offloads, network.multiqueue, processor.pinning, memory.huge_pages, processor.halt_polling,
-)  # fmt: skip
+Writer = Callable[[Finding], Step]
+
+
+def steps_of(now: GuestConfig, facts: Facts, write: Writer, later: GuestConfig | None = None) -> tuple[Step, ...]:
+    """Every tuning step of the guest with its state, in the order in which to take them.
+
+    `later`: the guest as it is at its next start, if that differs; `write` makes changes of that one.
+    """
+    if later is None:
+        return tuple(map(write, findings(now, facts)))
+    of_later = {(finding.step.tuning, finding.step.device): finding for finding in findings(later, facts)}
+    return tuple(
+        _as_of_next_start(finding, of_later.get((finding.step.tuning, finding.step.device)), write)
+        for finding in findings(now, facts)
+    )
+
+
+def _as_of_next_start(finding: Finding, later: Finding | None, write: Writer) -> Step:
+    """The step with the changes of the next start's definition; without, if that lacks the device or has the step."""
+    step = finding.step
+    if step.state is not State.LACKING or later is None:
+        return step
+    if later.step.state is State.LACKING:
+        return replace(write(later), current=step.current, host=step.host)
+    return replace(step, pending=later.step.state is State.TAKEN)
 
 
 def diagnose(xml: str, facts: Facts, next_xml: str | None = None) -> tuple[Step, ...]:
-    """Every tuning step of the domain with its state, in the order in which to take them. Raises UserError.
+    """The steps of a libvirt guest. Raises UserError.
 
-    `next_xml`: the definition that the guest gets at its next start, if it runs with an earlier one. The changes are
-    changes of that one.
+    `next_xml`: the definition that the guest gets at its next start, if it runs with an earlier one.
     """
-    steps = _steps(xml, facts)
+    domain, flags = parsed(xml), facts.get("model_flags")
+    now = guest_of_xml(domain, flags, running=next_xml is not None or domain.get("id") is not None)
     if next_xml is None:
-        return steps
-    later = {(step.tuning, step.device): step for step in _steps(next_xml, facts)}
-    return tuple(_as_of_next_start(step, later.get((step.tuning, step.device), step)) for step in steps)
-
-
-def _steps(xml: str, facts: Facts) -> tuple[Step, ...]:
-    domain = parsed(xml)
-    return tuple(step for look in _LOOKS for step in look(domain, facts))
-
-
-def _as_of_next_start(step: Step, later: Step) -> Step:
-    if step.state is not State.LACKING:
-        return step
-    if later.state is State.TAKEN:
-        return replace(step, changes=(), xml="", pending=True)
-    return replace(step, changes=later.changes, xml=later.xml) if later.state is State.LACKING else step
+        return steps_of(now, facts, LibvirtWriter(domain, now, facts))
+    next_domain = parsed(next_xml)
+    is_same = next_domain.findtext("cpu/model") == domain.findtext("cpu/model")
+    later = guest_of_xml(next_domain, flags if is_same else None)
+    return steps_of(now, facts, LibvirtWriter(next_domain, later, facts), later)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vmtoll.agent.virsh import called
-from vmtoll.guests.diagnosis.definition import edited, parsed
+from vmtoll.guests.diagnosis.definition import edited
+from vmtoll.hypervisors.libvirt_xml import parsed
 from vmtoll.model.diagnosis import Edit, Step
 
 

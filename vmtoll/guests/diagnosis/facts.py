@@ -1,6 +1,11 @@
 """Facts of a KVM host that a diagnosis uses: what vmtoll/agent/libvirt_guests.py reads there."""
 
-from typing import TypedDict
+from typing import Any, TypedDict
+
+from vmtoll.hypervisors.guest_config import UnknownFactError
+
+# A guest's weight where nobody has set one: control groups of version 1 and of version 2.
+USUAL_WEIGHT = {1: 1024, 2: 100}
 
 
 class Group(TypedDict):
@@ -26,12 +31,13 @@ class _Needed(TypedDict):
 
 
 class Facts(_Needed, total=False):
-    """`cpus`: those that are online. `cores`, `nodes`: CPU, as text → the first CPU of its core, its NUMA node. `used`:
-    CPUs that other guests of the host are pinned to. `flags`: of the host's CPU; `model_flags`: those of the model that
-    the definition names, None where libvirt does not know it. `bridges`: of the host. `vhost_threads`: of the running
-    guest. `groups`: control groups around it, from its own outwards.
+    """`architecture`: of the host. `cpus`: those that are online. `cores`, `nodes`: CPU, as text → the first CPU of its
+    core, its NUMA node. `used`: CPUs that other guests of the host are pinned to. `flags`: of the host's CPU;
+    `model_flags`: those of the model that the definition names, None where libvirt does not know it. `bridges`: of the
+    host. `vhost_threads`: of the running guest. `groups`: control groups around it, from its own outwards.
     """
 
+    architecture: str
     transparent_hugepages: str
     halt_poll_ns: int | None
     vhost_threads: int
@@ -43,3 +49,19 @@ class Facts(_Needed, total=False):
     bridges: list[str]
     cgroup_version: int | None
     groups: list[Group]
+
+
+_TELLS = {
+    "groups": "the control groups of its process, which the host does not show",
+    "flags": "the instructions of the host's CPU (/proc/cpuinfo)",
+    "cores": "which CPUs of the host share a core (/sys/devices/system/cpu)",
+    "nodes": "the host's NUMA nodes (/sys/devices/system/node)",
+}
+
+
+def fact(facts: Facts, name: str) -> Any:
+    """A fact that the host may not show. Raises UnknownFactError."""
+    value = facts.get(name)
+    if value is None:
+        raise UnknownFactError(_TELLS[name])
+    return value

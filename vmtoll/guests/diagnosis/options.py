@@ -3,53 +3,59 @@
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from vmtoll.agent.protocol import Process
-from vmtoll.guests.diagnosis.definition import cpu_set, cpus, vcpus
 from vmtoll.guests.diagnosis.facts import Facts
-from vmtoll.guests.diagnosis.processor import USEFUL
+from vmtoll.guests.diagnosis.rules import USEFUL, Finding
 from vmtoll.hypervisors.command_line import CommandLine, Option, parse_option, shell_text
-from vmtoll.hypervisors.definition import Definition
-from vmtoll.model.diagnosis import Edit, State, Step, Tuning
+from vmtoll.hypervisors.guest_config import GuestConfig, cpu_set, flag_name
+from vmtoll.hypervisors.qemu_config import OFFLOADS
+from vmtoll.model.diagnosis import State, Step, Tuning
 
-# Properties that virtio devices do not have.
-_NOT_OF_VIRTIO = ("bus", "unit", "scsi-id", "channel", "lun", "device_id", "vendor", "product", "ver", "wwn",
-                  "rotation_rate", "removable", "model")  # fmt: skip
+# Properties that a virtio device has as well as an emulated one: of both kinds, of disks, of cards.
+_OF_DEVICES = ("id", "bootindex", "addr", "multifunction", "romfile", "rombar")
+_OF_DISKS = ("drive", "serial", "write-cache", "share-rw", "rerror", "werror", "logical_block_size",
+             "physical_block_size", "min_io_size", "opt_io_size", "discard_granularity", "iothread")  # fmt: skip
+_OF_CARDS = ("netdev", "mac", "bus")
+_OF_FILES = ("mem-path", "align", "pmem", "discard-data", "readonly", "rom", "offset")  # of memory-backend-file alone
+_INDEXES = {"hda": "0", "hdb": "1", "hdc": "2", "hdd": "3"}
 _RATE = re.compile(r"(throttling\.)?(bps|iops)([-_].*)?|throttling\..*")
 _UNIT = re.compile(r".*\.(service|scope|slice)")
 Exchange = tuple[Sequence[Option], Sequence[Option]]  # new options, options that they replace
 
 
 @dataclass(frozen=True)
-class PlainGuest:
-    """A guest of plain QEMU. `numbers`: number of each virtual CPU → its thread ID, if known."""
+class OptionsWriter:
+    """Takes steps by options of a guest of plain QEMU. `numbers`: number of each virtual CPU → its thread ID."""
 
     line: CommandLine
-    definition: Definition
-    process: Process
+    guest: GuestConfig
     facts: Facts
-    numbers: Mapping[int, int]
+    process: Process | None = None
+    numbers: Mapping[int, int] = field(default_factory=dict)
 
+    def __call__(self, finding: Finding) -> Step:
+        """The step with QEMU's options or commands that take it."""
+        step = finding.step
+        if step.state is not State.LACKING:
+            return step
+        if step.tuning is Tuning.CPU_LIMIT:
+            return with_quotas(step, self.facts)
+        if step.tuning is Tuning.PINNING:
+            return self._with_pins(step, finding.wanted or ())
+        exchange = _EXCHANGES[step.tuning](finding, self) if step.tuning in _EXCHANGES else None
+        if exchange is None:
+            return step
+        return replace(step, options=shell_text(exchange[0]), instead=shell_text(exchange[1]))
 
-def with_options(steps: Sequence[Step], guest: PlainGuest) -> tuple[Step, ...]:
-    """The steps with QEMU's options or commands instead of edits of a definition."""
-    return tuple(_with_options(step, guest) for step in steps)
-
-
-def _with_options(step: Step, guest: PlainGuest) -> Step:
-    plain = replace(step, changes=(), xml="")
-    if step.state is not State.LACKING:
-        return plain
-    if step.tuning is Tuning.CPU_LIMIT:
-        return with_quotas(plain, guest.facts)
-    if step.tuning is Tuning.PINNING:
-        return _with_pins(plain, step.changes, guest)
-    exchange = _EXCHANGES[step.tuning](step, guest) if step.tuning in _EXCHANGES else None
-    if exchange is None:
-        return plain
-    new_options, replaced = exchange
-    return replace(plain, options=shell_text(new_options), instead=shell_text(replaced))
+    def _with_pins(self, step: Step, chosen: Sequence[int]) -> Step:
+        """Pin by taskset, because QEMU has no option for it. The pins last as long as the process."""
+        threads = {t["tid"]: cpu_set(t["cpus"]) for t in (self.process["threads"] if self.process else ())}
+        pairs = [(self.numbers[number], cpu) for number, cpu in enumerate(chosen) if number in self.numbers]
+        pin = [["taskset", "-pc", str(cpu), str(tid)] for tid, cpu in pairs]
+        back = [["taskset", "-pc", threads[tid], str(tid)] for tid, _ in pairs if tid in threads]
+        return replace(step, apply="; ".join(map(shlex.join, pin)), undo="; ".join(map(shlex.join, back)))
 
 
 def with_quotas(step: Step, facts: Facts) -> Step:
@@ -64,27 +70,16 @@ def with_quotas(step: Step, facts: Facts) -> Step:
     )
 
 
-def _with_pins(step: Step, changes: Sequence[Edit], guest: PlainGuest) -> Step:
-    """Pin by taskset, because QEMU has no option for it. The pins last as long as the process."""
-    chosen = [cpus(c.value)[0] for c in changes if c.value and "vcpupin" in c.xpath and c.xpath.endswith("cpuset")]
-    threads = {thread["tid"]: cpu_set(thread["cpus"]) for thread in guest.process["threads"]}
-    pairs = [(guest.numbers[number], cpu) for number, cpu in enumerate(chosen) if number in guest.numbers]
-    pin = [["taskset", "-pc", str(cpu), str(tid)] for tid, cpu in pairs]
-    back = [["taskset", "-pc", threads[tid], str(tid)] for tid, _ in pairs if tid in threads]
-    return replace(step, apply="; ".join(map(shlex.join, pin)), undo="; ".join(map(shlex.join, back)))
+def _kvm(finding: Finding, guest: OptionsWriter) -> Exchange:
+    asked, machines = guest.line.all("accel"), [m for m in guest.line.all("machine") if m.get("accel")]
+    kept = [option for machine in machines if (option := machine.with_values({"accel": None})).values]
+    return [parse_option("accel", "kvm"), *kept], [*asked, *machines]
 
 
-def _kvm(step: Step, guest: PlainGuest) -> Exchange:
-    machine, asked = guest.line.last("machine"), guest.line.all("accel")
-    replaced = [*asked, *([machine] if machine and machine.get("accel") else [])]
-    kept = [machine.with_values({"accel": None})] if machine and machine.get("accel") else []
-    return [parse_option("accel", "kvm"), *kept], replaced
-
-
-def _model(step: Step, guest: PlainGuest) -> Exchange:
+def _model(finding: Finding, guest: OptionsWriter) -> Exchange:
     before = guest.line.last("cpu")
     kept = {key: value for key, value in (before.values if before else {}).items() if _is_kept(key, value)}
-    name = "host" if guest.definition.domain.get("type") == "kvm" else "max"
+    name = "host" if guest.guest.domain_type.known == "kvm" else "max"
     return [Option("cpu").with_values({"model": name, **kept})], [before] if before else []
 
 
@@ -92,24 +87,25 @@ def _is_kept(key: str, value: str) -> bool:
     """Return whether a CPU property stays: an interface of KVM or Hyper-V, or an instruction that the user switched off
     and that is not useful here.
     """
-    return key.startswith(("kvm", "hv")) or (value == "off" and key not in USEFUL)
+    return key.startswith(("kvm", "hv")) or (value in ("off", "no", "false") and flag_name(key) not in USEFUL)
 
 
-def _timers(step: Step, guest: PlainGuest) -> Exchange:
+def _timers(finding: Finding, guest: OptionsWriter) -> Exchange:
     new_options, replaced = list[Option](), list[Option]()
     cpu = guest.line.last("cpu")
-    if cpu and cpu.is_off("kvmclock"):
-        new_options.append(cpu.with_values({"kvmclock": None}))
+    if cpu and "kvmclock" in finding.step.current:
+        off = {key: None for key in ("kvmclock", "kvm-clock", "kvm") if cpu.is_off(key)}
+        new_options.append(cpu.with_values(off))
         replaced.append(cpu)
-    if "HPET" in step.current:
+    if "HPET" in finding.step.current:
         machine = guest.line.last("machine")
         new_options.append(machine.with_values({"hpet": "off"}) if machine else parse_option("machine", "hpet=off"))
         replaced += [machine] if machine else []
     return new_options, replaced
 
 
-def _network(step: Step, guest: PlainGuest) -> Exchange | None:
-    bridges, options = guest.facts.get("bridges", []), guest.definition.cards[step.device]
+def _network(finding: Finding, guest: OptionsWriter) -> Exchange | None:
+    bridges, options = guest.facts.get("bridges", []), finding.device.handle
     if not bridges or not options:
         return None
     backend = options[0]
@@ -117,31 +113,44 @@ def _network(step: Step, guest: PlainGuest) -> Exchange | None:
     return [Option(backend.name).with_values({"type": "bridge", "br": bridges[0], **kept})], [backend]
 
 
-def _card(step: Step, guest: PlainGuest) -> Exchange:
-    options = guest.definition.cards[step.device]
-    if not options:  # QEMU's default network
-        return [parse_option("nic", "user,model=virtio-net-pci")], []
+def _card(finding: Finding, guest: OptionsWriter) -> Exchange | None:
+    options = finding.device.handle
+    if not options:  # QEMU's default network, or a card that was plugged in
+        is_default = not guest.line.has("netdev", "nic", "net", "nodefaults")
+        return ([parse_option("nic", "user,model=virtio-net-pci")], []) if is_default else None
     card = options[-1]
-    key = "driver" if card.name == "device" else "model"
-    return [card.with_values({key: "virtio-net-pci"})], [card]
+    if card.name != "device":
+        return [card.with_values({"model": "virtio-net-pci"})], [card]
+    kept = _OF_CARDS if "usb" not in card.get("driver") and "isa" not in card.get("driver") else _OF_CARDS[:-1]
+    return [_with_driver(card, "virtio-net-pci", kept)], [card]
 
 
-def _bus(step: Step, guest: PlainGuest) -> Exchange:
-    device = guest.definition.disks[step.device][-1]
+def _with_driver(device: Option, driver: str, kept: Sequence[str]) -> Option:
+    """The device with another driver, and those properties that it has, too."""
+    dropped = {key: None for key in device.values if key not in (*_OF_DEVICES, *kept)}
+    return device.with_values({**dropped, "driver": driver})
+
+
+def _bus(finding: Finding, guest: OptionsWriter) -> Exchange | None:
+    if not finding.device.handle:
+        return None
+    device = finding.device.handle[-1]
     if device.name == "device":
-        dropped = dict.fromkeys(_NOT_OF_VIRTIO)
-        return [device.with_values({**dropped, "driver": "virtio-blk-pci"})], [device]
+        return [_with_driver(device, "virtio-blk-pci", _OF_DISKS)], [device]
     return [_as_drive(device).with_values({"if": "virtio", "bus": None, "unit": None})], [device]
 
 
 def _as_drive(disk: Option) -> Option:
     """`-hda FILE` as -drive."""
-    return disk if disk.name == "drive" else Option("drive").with_values({"file": disk.text, "if": "ide"})
+    if disk.name == "drive":
+        return disk
+    place = {"if": "ide", "index": _INDEXES[disk.name]} if disk.name in _INDEXES else {"if": disk.name}
+    return Option("drive").with_values({"file": disk.text, **place})
 
 
-def _cache(step: Step, guest: PlainGuest) -> Exchange:
-    drives = [option for option in guest.definition.disks[step.device] if option.name != "device"]
-    return [_without_cache(option) for option in drives], drives
+def _cache(finding: Finding, guest: OptionsWriter) -> Exchange | None:
+    drives = [option for option in finding.device.handle if option.name != "device"]
+    return ([*map(_without_cache, drives)], drives) if drives else None
 
 
 def _without_cache(drive: Option) -> Option:
@@ -155,8 +164,8 @@ def _without_cache(drive: Option) -> Option:
 _DIRECT = {"direct": "on", "no-flush": "off"}
 
 
-def _disk_limit(step: Step, guest: PlainGuest) -> Exchange | None:
-    options = guest.definition.disks.get(step.device, ())
+def _disk_limit(finding: Finding, guest: OptionsWriter) -> Exchange | None:
+    options = finding.device.handle if finding.device else ()
     limited = [option for option in options if any(_RATE.fullmatch(key) for key in option.values)]
     groups = {option.get("throttle-group") for option in options} - {""}
     limits = [option for option in guest.line.all("object") if option.get("id") in groups]
@@ -169,33 +178,41 @@ def _without(before: Option, is_dropped: Callable[[str], bool]) -> Option:
     return before.with_values({key: None for key in before.values if is_dropped(key)})
 
 
-def _vhost(step: Step, guest: PlainGuest) -> Exchange | None:
-    backend = guest.definition.cards[step.device][0]
-    return ([backend.with_values({"vhost": "on"})], [backend]) if backend.get("type") == "tap" else None
+def _vhost(finding: Finding, guest: OptionsWriter) -> Exchange | None:
+    backend = next(iter(finding.device.handle), None)
+    return ([backend.with_values({"vhost": "on"})], [backend]) if backend and backend.get("type") == "tap" else None
 
 
-def _switches(*names: str) -> Callable[[Step, PlainGuest], Exchange]:
-    """The exchange for a device without these switches."""
+def _switches(**good: str) -> Callable[[Finding, OptionsWriter], Exchange | None]:
+    """The exchange for a device without these switches; one that another option sets gets its good value."""
 
-    def exchange(step: Step, guest: PlainGuest) -> Exchange:
-        devices = {**guest.definition.disks, **guest.definition.cards}[step.device]
-        return [devices[-1].with_values(dict.fromkeys(names))], [devices[-1]]
+    def exchange(finding: Finding, guest: OptionsWriter) -> Exchange | None:
+        device = next(reversed(finding.device.handle), None)
+        if device is None or device.name not in ("device", "drive", "nic", "net"):
+            return None
+        own = parse_option(device.name, device.text).values
+        names = {name.replace("-", "_"): name for name in device.values}
+        values = {names[key]: None if names[key] in own else value for key, value in good.items() if key in names}
+        return [device.with_values(values)], [device]
 
     return exchange
 
 
-def _offloads(step: Step, guest: PlainGuest) -> Exchange:
-    device = guest.definition.cards[step.device][-1]
+def _offloads(finding: Finding, guest: OptionsWriter) -> Exchange | None:
+    device = next(reversed(finding.device.handle), None)
+    if device is None:
+        return None
+    own = parse_option(device.name, device.text).values
     off = [key for key in device.values if device.is_off(key) and key.removeprefix("host_").removeprefix("guest_") in
-           ("csum", "gso", "tso4", "tso6", "ecn", "ufo", "mrg_rxbuf")]  # fmt: skip
-    return [device.with_values(dict.fromkeys(off))], [device]
+           OFFLOADS]  # fmt: skip
+    return [device.with_values({key: None if key in own else "on" for key in off})], [device]
 
 
-def _multiqueue(step: Step, guest: PlainGuest) -> Exchange | None:
-    backend, *devices = guest.definition.cards[step.device]
+def _multiqueue(finding: Finding, guest: OptionsWriter) -> Exchange | None:
+    backend, *devices = finding.device.handle or (Option(""),)
     if backend.name != "netdev" or backend.get("type") not in ("tap", "vhost-user") or backend.get("fd", "fds"):
         return None
-    queues = min(vcpus(guest.definition.domain), 256)
+    queues = finding.wanted[0]
     vectors = {"vectors": str(2 * queues + 2)}  # of MSI-X: a device of microvm, on no PCI bus, has none
     of_devices = [{"mq": "on", **(vectors if "pci" in device.get("driver") else {})} for device in devices]
     new_options = [
@@ -205,15 +222,19 @@ def _multiqueue(step: Step, guest: PlainGuest) -> Exchange | None:
     return new_options, [backend, *devices]
 
 
-def _huge_pages(step: Step, guest: PlainGuest) -> Exchange:
+def _huge_pages(finding: Finding, guest: OptionsWriter) -> Exchange | None:
     backends = [option for option in guest.line.all("object") if option.get("qom-type").startswith("memory-backend")]
     if not backends:
-        return [parse_option("mem-path", "/dev/hugepages"), parse_option("mem-prealloc", "")], []
-    huge_pages = {"qom-type": "memory-backend-memfd", "mem-path": None, "hugetlb": "on", "prealloc": "on"}
+        return [parse_option("mem-path", "/dev/hugepages"), parse_option("mem-prealloc", "")], guest.line.all(
+            "mem-path"
+        )
+    if any(option.text.count("host-nodes=") > 1 for option in backends):
+        return None  # a repeated key, which vmtoll does not write
+    huge_pages = {"qom-type": "memory-backend-memfd", "hugetlb": "on", "prealloc": "on"} | dict.fromkeys(_OF_FILES)
     return [option.with_values(huge_pages) for option in backends], backends
 
 
-def _halt_polling(step: Step, guest: PlainGuest) -> Exchange | None:
+def _halt_polling(finding: Finding, guest: OptionsWriter) -> Exchange | None:
     if not guest.line.has("kernel"):
         return None
     before = guest.line.last("append")
@@ -221,10 +242,11 @@ def _halt_polling(step: Step, guest: PlainGuest) -> Exchange | None:
     return [parse_option("append", text)], [before] if before else []
 
 
-_EXCHANGES: Mapping[Tuning, Callable[[Step, PlainGuest], Exchange | None]] = {
+_EXCHANGES: Mapping[Tuning, Callable[[Finding, OptionsWriter], Exchange | None]] = {
     Tuning.KVM: _kvm, Tuning.CPU_MODEL: _model, Tuning.TIMERS: _timers, Tuning.NETWORK: _network, Tuning.CARD: _card,
     Tuning.DISK_BUS: _bus, Tuning.CACHE: _cache, Tuning.DISK_LIMIT: _disk_limit, Tuning.VHOST: _vhost,
-    Tuning.IOMMU: _switches("iommu_platform", "ats"), Tuning.NOTIFICATIONS: _switches("ioeventfd", "event_idx", "tx"),
+    Tuning.IOMMU: _switches(iommu_platform="off", ats="off"),
+    Tuning.NOTIFICATIONS: _switches(ioeventfd="on", event_idx="on", tx="bh"),
     Tuning.OFFLOADS: _offloads, Tuning.MULTIQUEUE: _multiqueue, Tuning.HUGE_PAGES: _huge_pages,
     Tuning.HALT_POLLING: _halt_polling,
 }  # fmt: skip

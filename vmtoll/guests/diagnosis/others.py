@@ -1,21 +1,27 @@
 """Find the guests of a host that libvirt does not run, and diagnose them."""
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import Any
 
 from vmtoll.agent.protocol import FoundGuest, Process
-from vmtoll.guests.diagnosis import diagnose, limits, qm
-from vmtoll.guests.diagnosis.options import PlainGuest, unchanged, with_options, with_quotas
-from vmtoll.hypervisors import Line, qmp
+from vmtoll.guests.diagnosis import steps_of
+from vmtoll.guests.diagnosis.options import OptionsWriter, unchanged, with_quotas
+from vmtoll.guests.diagnosis.qm import QmWriter
+from vmtoll.guests.diagnosis.qm import unchanged as qm_unchanged
+from vmtoll.guests.diagnosis.rules import LIMITS_OF_A_PROCESS, USEFUL, findings
+from vmtoll.hypervisors import Line
 from vmtoll.hypervisors import proxmox_config as config
-from vmtoll.hypervisors.command_line import CommandLine, parse_command_line
-from vmtoll.hypervisors.definition import Live, has_hpet, live_of, of_command_line, threads_of
-from vmtoll.hypervisors.process import ProcessGuest
-from vmtoll.hypervisors.process import definition as process_definition
-from vmtoll.hypervisors.qemu import QUERIES
+from vmtoll.hypervisors.base import output_on
+from vmtoll.hypervisors.command_line import parse_command_line
+from vmtoll.hypervisors.guest_config import GuestConfig, Known, flag_name
+from vmtoll.hypervisors.process import ProcessGuest, guest_of_process
+from vmtoll.hypervisors.qemu import ask_monitor, read_line
+from vmtoll.hypervisors.qemu_config import guest_of_line, pins_of, threads_of
 from vmtoll.model.diagnosis import Diagnosis, State, Step, Thread, Tuning
 from vmtoll.model.errors import AgentError
 from vmtoll.model.inventory import Host
@@ -23,7 +29,13 @@ from vmtoll.model.inventory import Host
 _LIMIT_S = 60.0
 _AT_ONCE = 8
 WATCHED_S = 1.0
-_MODEL = "query-cpu-model-expansion"
+# QEMU's names of the features that matter here.
+_FLAGS = tuple({"sse4_1": "sse4.1", "sse4_2": "sse4.2"}.get(flag, flag.replace("_", "-")) for flag in USEFUL)
+# Asks a QEMU of the host that runs no guest what a CPU model has.
+_ASK_QEMU = """for qemu in "$0" kvm qemu-kvm qemu-system-x86_64; do command -v "$qemu" >/dev/null && break; done
+model='{"type":"full","model":{"name":"'"$1"'"}}'
+printf '{"execute":"%s","arguments":%s}' qmp_capabilities {} query-cpu-model-expansion "$model" quit {} |
+timeout 20 "$qemu" -S -M none -nodefaults -display none -accel tcg -qmp stdio"""
 
 
 @dataclass(frozen=True)
@@ -87,10 +99,10 @@ class OtherGuests:
     def used_cpus(self, asking: FoundGuest) -> list[int]:
         """CPUs that virtual CPUs of other guests have to themselves."""
         others = (guest["process"] for guest in self.guests if guest is not asking)
-        pins = (live_of(process, process["online"], {}).pins for process in others if process)
-        return sorted({cpu for guest_pins in pins for cpus in guest_pins.values() if len(cpus) == 1 for cpu in cpus})
+        pins = (fact.known for process in others if process and isinstance(fact := pins_of(process, {}), Known))
+        return sorted({cpu for known in pins for cpus in known.each.values() if len(cpus) == 1 for cpu in cpus})
 
-    def facts_of(self, guest: FoundGuest) -> dict[str, Any]:
+    def facts_of(self, guest: FoundGuest) -> Any:
         """The facts that a diagnosis uses."""
         process = guest["process"]
         of_process = self.facts["processes"].get(str(process["pid"]), {}) if process else {}
@@ -137,37 +149,51 @@ def find_guests(line: Line, named: Sequence[FoundGuest] = ()) -> OtherGuests:
 
 
 def _of_qemu(host: OtherGuests, guest: FoundGuest, where: str) -> Diagnosis:
-    process = guest["process"]
+    process, facts = guest["process"], host.facts_of(guest)
     if process is None:
         raise AgentError(f"{guest['name']}: it does not run, and plain QEMU stores no definition; start it")
-    line, facts = parse_command_line(process["argv"]), host.facts_of(guest)
-    answers, why = ask_monitor(host.line, line)
-    live = live_of(process, process["online"], answers)
-    definition = of_command_line(line, guest["name"], live)
-    facts["model_flags"] = model_flags(answers)
-    steps = diagnose(definition.xml, facts)  # type: ignore[arg-type]
-    plain = PlainGuest(line, definition, process, facts, threads_of(process, answers))  # type: ignore[arg-type]
-    return make_diagnosis(guest, where, with_options(steps, plain), why, unchanged(process["pid"], guest["name"]))
+    line = read_line(host.line, process)
+    answers, why = ask_monitor(host.line, line, _FLAGS)
+    found = guest_of_line(line, guest["name"], process, answers, facts.get("architecture", ""))
+    found = _with_model_flags(host.line, found, f"/proc/{process['pid']}/exe")
+    writer = OptionsWriter(line, found, facts, process, threads_of(process, answers))
+    steps = steps_of(found, facts, writer)
+    return make_diagnosis(guest, where, steps, why, unchanged(process["pid"], guest["name"]))
 
 
 def _of_proxmox(host: OtherGuests, guest: FoundGuest, where: str) -> Diagnosis:
-    """Diagnose by the configuration, and by the process if the guest runs."""
-    parameters, process, facts = (
-        config.parse_config(guest["name"], guest["config"]),
-        guest["process"],
-        host.facts_of(guest),
-    )
-    line = parse_command_line(process["argv"]) if process else None
-    answers, why = ask_monitor(host.line, line) if line else ({}, "")
-    live = live_of(process, process["online"], answers) if process else Live()
-    hpet = has_hpet(line) if line else config.has_hpet(parameters)
-    flags = config.model_flags(parameters)  # None for a model of QEMU, which knows its flags
-    facts["model_flags"] = model_flags(answers) if flags is None else flags
-    steps = diagnose(config.definition(parameters, live, hpet=hpet is not False).xml, facts)  # type: ignore[arg-type]
-    if hpet is None:
-        steps = tuple(replace(step, state=State.UNKNOWN) if step.tuning is Tuning.TIMERS else step for step in steps)
-    changed = qm.with_commands(steps, parameters, facts)  # type: ignore[arg-type]
-    return replace(make_diagnosis(guest, where, changed, why, qm.unchanged(guest["name"])), title=parameters.name)
+    """Diagnose by the process if the guest runs, and by the configuration, whose pending changes are its next start."""
+    process, facts = guest["process"], host.facts_of(guest)
+    models = None
+    if "custom-" in guest["config"]:
+        done = output_on(host.line, ["cat", str(PurePosixPath(host.line.host.root, config.MODELS))])
+        models = None if done["exit_status"] else done["stdout"]
+    now = config.parse_config(guest["name"], guest["config"], models)
+    next_one, why = now.later or now, ""
+    kind = facts.get("architecture", "")
+    found, later = (_with_model_flags(host.line, config.guest_of_config(one, kind)) for one in (now, next_one))
+    if process:
+        line = read_line(host.line, process)
+        answers, why = ask_monitor(host.line, line, _FLAGS)
+        found = config.while_running(found, guest_of_line(line, guest["name"], process, answers, kind))
+    writer = QmWriter(next_one, later, facts)
+    steps = steps_of(found, facts, writer, later if now.later else None)
+    return replace(make_diagnosis(guest, where, steps, why, qm_unchanged(guest["name"])), title=now.name)
+
+
+def _with_model_flags(line: Line, guest: GuestConfig, program: str = "kvm") -> GuestConfig:
+    """The guest with the features of its CPU model, by a QEMU of the host, where nothing else has them."""
+    if not isinstance(guest.cpu, Known) or guest.cpu.known.mode != "custom" or not guest.cpu.known.model.isascii():
+        return guest
+    if isinstance(guest.model_flags, Known) or isinstance(guest.seen_flags, Known):
+        return guest
+    done = output_on(line, ["sh", "-c", _ASK_QEMU, program, guest.cpu.known.model])
+    for text in done["stdout"].splitlines():
+        if '"model"' in text:
+            properties = json.loads(text)["return"]["model"]["props"].items()
+            flags = frozenset(flag_name(name) for name, value in properties if value is True)
+            return replace(guest, model_flags=Known(flags, "QEMU's model list"))
+    return guest
 
 
 def make_diagnosis(
@@ -202,10 +228,9 @@ def _of_process(host: OtherGuests, guest: FoundGuest, where: str) -> Diagnosis:
     facts, process = host.facts_of(guest), guest["process"]
     if process is None:
         raise AgentError(f"{guest['name']}: it does not run; start it")
-    domain = process_definition(process, guest["name"]).domain
-    checks = (limits.cpu, limits.memory)
-    steps = [step for check in checks for step in check(domain, facts)]  # type: ignore[arg-type]
-    with_commands = (with_quotas(step, facts) if _is_lacking_cpu(step) else step for step in steps)  # type: ignore[arg-type]
+    found = findings(guest_of_process(process, guest["name"]), facts)
+    steps = (finding.step for finding in found if finding.step.tuning in LIMITS_OF_A_PROCESS)
+    with_commands = (with_quotas(step, facts) if _is_lacking_cpu(step) else step for step in steps)
     return replace(make_diagnosis(guest, where, tuple(with_commands)), program=guest["program"])
 
 
@@ -214,22 +239,3 @@ def _is_lacking_cpu(step: Step) -> bool:
 
 
 _BY_KIND = {"qemu": _of_qemu, "proxmox": _of_proxmox, "process": _of_process}
-
-
-def ask_monitor(host: Line, line: CommandLine) -> tuple[dict[str, Any], str]:
-    """Answers of QEMU's monitor by query; and why there are none, else empty."""
-    sockets = line.qmp_sockets
-    if not sockets:
-        return {}, "its command line names no QMP socket"
-    cpu = line.last("cpu")
-    model = {"name": cpu.get("model", default="qemu64") if cpu else "qemu64"}
-    try:
-        return qmp.ask_accepted(host.host, sockets[0], *QUERIES, (_MODEL, {"type": "full", "model": model})), ""
-    except AgentError as error:
-        return {}, str(error)
-
-
-def model_flags(answers: Mapping[str, Any]) -> list[str] | None:
-    """The features of the CPU model; None if QEMU did not answer with them."""
-    properties = (answers.get(_MODEL) or {}).get("model", {}).get("props")
-    return None if properties is None else [name for name, value in properties.items() if value is True]

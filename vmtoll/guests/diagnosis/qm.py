@@ -1,15 +1,16 @@
 """Write the changes of a diagnosis as commands of Proxmox VE, with the commands that undo them."""
 
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vmtoll.guests.diagnosis import limits
-from vmtoll.guests.diagnosis.definition import cpus
-from vmtoll.guests.diagnosis.facts import Facts
-from vmtoll.guests.diagnosis.options import with_quotas
-from vmtoll.hypervisors.definition import as_set
-from vmtoll.hypervisors.proxmox_config import RATES, Config, card_of
+from vmtoll.guests.diagnosis.facts import USUAL_WEIGHT, Facts
+from vmtoll.guests.diagnosis.options import OptionsWriter, with_quotas
+from vmtoll.guests.diagnosis.rules import USEFUL, Finding
+from vmtoll.hypervisors.command_line import Option
+from vmtoll.hypervisors.guest_config import GuestConfig, flag_name
+from vmtoll.hypervisors.proxmox_config import CPU, RATES, Config, card_of
 from vmtoll.model.diagnosis import State, Step, Tuning
 
 _MOST_QUEUES = 64
@@ -21,11 +22,24 @@ CommandPair = tuple[Sequence[Sequence[str]], Sequence[Sequence[str]]]
 
 
 @dataclass(frozen=True)
-class ProxmoxDefinition:
-    """A guest of Proxmox VE, with the facts of its node."""
+class QmWriter:
+    """Takes steps by `qm`, on a guest of Proxmox VE with this configuration."""
 
     config: Config
+    guest: GuestConfig
     facts: Facts
+
+    def __call__(self, finding: Finding) -> Step:
+        """The step with the commands that take it and take it back."""
+        step = finding.step
+        is_added = finding.device is not None and finding.device.handle is None  # by the option `args`
+        if step.state is not State.LACKING or step.tuning not in _COMMANDS or is_added:
+            return step
+        commands = _COMMANDS[step.tuning](finding, self)
+        if commands is None:
+            return with_quotas(step, _groups_around(self.facts)) if step.tuning is Tuning.CPU_LIMIT else step
+        apply, undo = ("; ".join(map(shlex.join, argvs)) for argvs in commands)
+        return replace(step, apply=apply, undo=undo)
 
     def set(self, **values: str | None) -> list[str]:
         """The command that sets options; None deletes an option."""
@@ -37,22 +51,19 @@ class ProxmoxDefinition:
         """The command that sets options, and the one that sets their present values."""
         return [self.set(**values)], [self.set(**{name: self.config.values.get(name) for name in values})]
 
-
-def with_commands(steps: Sequence[Step], config: Config, facts: Facts) -> tuple[Step, ...]:
-    """The steps with commands instead of edits of a definition."""
-    guest = ProxmoxDefinition(config, facts)
-    return tuple(_with_commands(step, guest) for step in steps)
-
-
-def _with_commands(step: Step, guest: ProxmoxDefinition) -> Step:
-    plain = replace(step, changes=(), xml="")
-    if step.state is not State.LACKING or step.tuning not in _COMMANDS:
-        return plain
-    commands = _COMMANDS[step.tuning](step, guest)
-    if commands is None:
-        return with_quotas(plain, _groups_around(guest.facts)) if step.tuning is Tuning.CPU_LIMIT else plain
-    apply, undo = ("; ".join(map(shlex.join, argvs)) for argvs in commands)
-    return replace(plain, apply=apply, undo=undo)
+    def by_args(self, finding: Finding) -> CommandPair | None:
+        """The commands that exchange options of QEMU in the option `args`, which win over the others."""
+        line = self.config.args
+        written = OptionsWriter(line, self.guest, self.facts)(finding)
+        if not written.options or not written.instead:
+            return None
+        old, new = shlex.split(written.instead), shlex.split(written.options)
+        words = shlex.split(self.config.get("args"))
+        dashed = [re.sub("^--", "-", word) for word in words]
+        at = next((n for n in range(len(words)) if dashed[n : n + len(old)] == old), None)
+        if at is None:
+            return None
+        return self.exchange(args=shlex.join([*words[:at], *new, *words[at + len(old) :]]))
 
 
 def _groups_around(facts: Facts) -> Facts:
@@ -61,108 +72,130 @@ def _groups_around(facts: Facts) -> Facts:
     return {**facts, "groups": groups}
 
 
-def _kvm(step: Step, guest: ProxmoxDefinition) -> CommandPair:
-    return guest.exchange(kvm="1")
+def _kvm(finding: Finding, guest: QmWriter) -> CommandPair | None:
+    return guest.by_args(finding) if guest.config.get("kvm") != "0" else guest.exchange(kvm="1")
 
 
-def _cpu_limit(step: Step, guest: ProxmoxDefinition) -> CommandPair | None:
+def _cpu_limit(finding: Finding, guest: QmWriter) -> CommandPair | None:
     """Delete the limit of CPU time and the weight, where they are below the virtual CPUs and the usual weight."""
-    usual_weight = limits.USUAL_WEIGHT.get(guest.facts.get("cgroup_version") or 0, 0)
+    usual_weight = USUAL_WEIGHT.get(guest.facts.get("cgroup_version") or 0, 0)
     at_least = {"cpulimit": guest.config.vcpus, "cpuunits": usual_weight}
     names = [name for name, least in at_least.items() if 0 < float(guest.config.get(name) or 0) < least]
     return guest.exchange(**dict.fromkeys(names)) if names else None
 
 
-def _model(step: Step, guest: ProxmoxDefinition) -> CommandPair:
-    kept = {key: value for key, value in guest.config.parts("cpu", "cputype").items() if key in _OF_CPU}
-    return guest.exchange(cpu=_joined({"": "host", **kept}))
+def _model(finding: Finding, guest: QmWriter) -> CommandPair | None:
+    """Set the host's CPU. Flags stay, but for those that leave out a useful instruction."""
+    if guest.config.args.has("cpu"):
+        return guest.by_args(finding)
+    parts = guest.config.parts("cpu", "cputype")
+    flags = [f for f in parts.pop("flags", "").split(";") if f and not (f[0] == "-" and flag_name(f[1:]) in USEFUL)]
+    kept = {key: value for key, value in parts.items() if key in _OF_CPU}
+    return guest.exchange(cpu=_joined({"": "host", **({"flags": ";".join(flags)} if flags else {}), **kept}))
 
 
 def _joined(parts: Mapping[str, str]) -> str:
     return ",".join(f"{key}={value}" if key else value for key, value in parts.items())
 
 
-def _timers(step: Step, guest: ProxmoxDefinition) -> CommandPair | None:
+def _timers(finding: Finding, guest: QmWriter) -> CommandPair | None:
     """QEMU merges several -machine; only root may set `args`."""
-    if "HPET" not in step.current:
-        return None
-    return guest.exchange(args=f"{guest.config.get('args')} -machine hpet=off".strip())
+    values: dict[str, str | None] = {}
+    words = shlex.split(guest.config.get("args")) if not guest.config.args.unread else []
+    if "kvmclock" in finding.step.current and guest.config.args.has("cpu"):
+        last = guest.config.args.last("cpu") or Option("cpu")
+        shown = last.with_values({key: None for key in ("kvm", "kvmclock", "kvm-clock") if last.is_off(key)})
+        words = [shown.text if word == last.text else word for word in words]
+    elif "kvmclock" in finding.step.current:
+        parts = guest.config.parts("cpu", "cputype")
+        shows = {"hidden": "0"} if parts.get("cputype", "").startswith("custom-") else {}
+        kept = {key: value for key, value in parts.items() if key not in ("cputype", "hidden")}
+        values["cpu"] = _joined({"": parts.get("cputype", CPU), **kept, **shows})
+    if "HPET" in finding.step.current:
+        words = [re.sub(r"\bhpet=\w+", "hpet=off", word) for word in words]
+        words += [] if any("hpet=off" in word for word in words) else ["-machine", "hpet=off"]
+    if words != shlex.split(guest.config.get("args")):
+        values["args"] = shlex.join(words)
+    return guest.exchange(**values) if values else None
 
 
-def _card(step: Step, guest: ProxmoxDefinition, **parts: str | None) -> CommandPair:
+def _card(finding: Finding, guest: QmWriter, **parts: str | None) -> CommandPair:
     """Set parts of a card; None removes a part."""
-    name = guest.config.cards[step.device]
+    name = finding.device.handle
     merged = {**guest.config.parts(name), **parts}
     return guest.exchange(**{name: _joined({key: value for key, value in merged.items() if value is not None})})
 
 
-def _network(step: Step, guest: ProxmoxDefinition) -> CommandPair | None:
+def _network(finding: Finding, guest: QmWriter) -> CommandPair | None:
     bridges = sorted(guest.facts.get("bridges", []), key=lambda name: not name.startswith("vmbr"))
-    return _card(step, guest, bridge=bridges[0]) if bridges else None
+    return _card(finding, guest, bridge=bridges[0]) if bridges else None
 
 
-def _virtio_card(step: Step, guest: ProxmoxDefinition) -> CommandPair:
-    name = guest.config.cards[step.device]
+def _virtio_card(finding: Finding, guest: QmWriter) -> CommandPair:
+    name = finding.device.handle
     parts = guest.config.parts(name)
     model, mac = card_of(parts)
-    kept = {key: value for key, value in parts.items() if key not in (model, "model", "macaddr")}
+    kept = {key: value for key, value in parts.items() if key not in (model, "model", "macaddr", "")}
     address = next((value for value in parts.values() if value.lower() == mac), mac)
-    return guest.exchange(**{name: _joined({"virtio": address, **kept})})
+    return guest.exchange(**{name: ",".join(filter(None, [f"virtio={address}".rstrip("="), _joined(kept)]))})
 
 
-def _rate(step: Step, guest: ProxmoxDefinition) -> CommandPair:
-    return _card(step, guest, rate=None)
+def _rate(finding: Finding, guest: QmWriter) -> CommandPair:
+    return _card(finding, guest, rate=None)
 
 
-def _queues(step: Step, guest: ProxmoxDefinition) -> CommandPair:
-    return _card(step, guest, queues=str(min(guest.config.vcpus, _MOST_QUEUES)))
+def _queues(finding: Finding, guest: QmWriter) -> CommandPair:
+    return _card(finding, guest, queues=str(min(guest.config.vcpus, _MOST_QUEUES)))
 
 
-def _disk(step: Step, guest: ProxmoxDefinition, dropped: Callable[[str], bool]) -> CommandPair:
+def _disk(finding: Finding, guest: QmWriter, dropped: Callable[[str], bool]) -> CommandPair:
     """Remove parts of a disk's option."""
-    parts = guest.config.parts(step.device)
-    return guest.exchange(**{step.device: _joined({key: value for key, value in parts.items() if not dropped(key)})})
+    name = finding.device.handle
+    parts = guest.config.parts(name)
+    return guest.exchange(**{name: _joined({key: value for key, value in parts.items() if not dropped(key)})})
 
 
-def _cache(step: Step, guest: ProxmoxDefinition) -> CommandPair:
-    return _disk(step, guest, lambda key: key == "cache")
+def _cache(finding: Finding, guest: QmWriter) -> CommandPair:
+    return _disk(finding, guest, lambda key: key == "cache")
 
 
-def _disk_limit(step: Step, guest: ProxmoxDefinition) -> CommandPair:
-    return _disk(step, guest, lambda key: key.removesuffix("_length").replace("_max", "") in RATES)
+def _disk_limit(finding: Finding, guest: QmWriter) -> CommandPair:
+    return _disk(finding, guest, lambda key: key.removesuffix("_length").replace("_max", "") in RATES)
 
 
-def _bus(step: Step, guest: ProxmoxDefinition) -> CommandPair | None:
-    """Set the controller of a SCSI disk; turn a disk of another bus into a SCSI disk."""
-    config = guest.config
+def _bus(finding: Finding, guest: QmWriter) -> CommandPair | None:
+    """Set the controller of a SCSI disk; turn a disk of another bus into a SCSI disk, each into one of its own."""
+    config, old = guest.config, finding.device.handle
     controller: dict[str, str | None] = {"scsihw": _BEST} if config.get("scsihw") != _BEST else {}
-    if step.device.startswith("scsi"):
+    if old.startswith("scsi"):
         return guest.exchange(**controller)
-    new = next(f"scsi{n}" for n in range(31) if f"scsi{n}" not in config.values)
-    boot = config.get("boot").replace(step.device, new)
-    booted: dict[str, str | None] = {"boot": boot} if boot != config.get("boot") else {}
-    value = _joined({key: value for key, value in config.parts(step.device).items() if key != "model"})
+    free = (f"scsi{n}" for n in range(31) if f"scsi{n}" not in config.values)
+    moving = [name for name in config.disks if not name.startswith(("scsi", "virtio"))]
+    new = dict(zip(moving, free, strict=False)).get(old)
+    if new is None:
+        return None
+    booted: dict[str, str | None] = {}
+    boot = re.sub(rf"(?<=[=;]){old}(?=;|$)", new, config.get("boot"))
+    booted |= {"boot": boot} if boot != config.get("boot") else {}
+    booted |= {"bootdisk": new} if config.get("bootdisk") == old else {}
+    value = _joined({key: value for key, value in config.parts(old).items() if key != "model"})
     new_values = {**controller, **booted, new: value}
     before = {name: config.values.get(name) for name in (*controller, *booted)}
-    old_values = {**before, step.device: config.get(step.device)}
-    return (
-        [guest.set(**{step.device: None}), guest.set(**new_values)],
-        [guest.set(**{new: None}), guest.set(**old_values)],
-    )
+    old_values = {**before, old: config.get(old)}
+    return [guest.set(**{old: None}), guest.set(**new_values)], [guest.set(**{new: None}), guest.set(**old_values)]
 
 
-def _pinning(step: Step, guest: ProxmoxDefinition) -> CommandPair | None:
-    cpu_sets = [cpus(c.value) for c in step.changes if c.value and "vcpupin" in c.xpath and c.xpath.endswith("cpuset")]
-    return guest.exchange(affinity=as_set({cpu for cpu_set in cpu_sets for cpu in cpu_set})) if cpu_sets else None
+def _pinning(finding: Finding, guest: QmWriter) -> CommandPair | None:
+    return guest.exchange(affinity=",".join(map(str, sorted(finding.wanted)))) if finding.wanted else None
 
 
-def _huge_pages(step: Step, guest: ProxmoxDefinition) -> CommandPair:
+def _huge_pages(finding: Finding, guest: QmWriter) -> CommandPair:
     """Proxmox allocates the pages when the guest starts, and requires NUMA for them."""
     numa: dict[str, str | None] = {} if guest.config.get("numa") == "1" else {"numa": "1"}
     return guest.exchange(**numa, hugepages="2")
 
 
-_COMMANDS: Mapping[Tuning, Callable[[Step, ProxmoxDefinition], CommandPair | None]] = {
+_COMMANDS: Mapping[Tuning, Callable[[Finding, QmWriter], CommandPair | None]] = {
     Tuning.KVM: _kvm, Tuning.CPU_LIMIT: _cpu_limit, Tuning.DISK_LIMIT: _disk_limit, Tuning.NETWORK_LIMIT: _rate,
     Tuning.CPU_MODEL: _model, Tuning.TIMERS: _timers, Tuning.NETWORK: _network, Tuning.CARD: _virtio_card,
     Tuning.DISK_BUS: _bus, Tuning.CACHE: _cache, Tuning.MULTIQUEUE: _queues, Tuning.PINNING: _pinning,

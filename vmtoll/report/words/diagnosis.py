@@ -66,8 +66,9 @@ _TAKEN_NETWORK = {
 def lacking_text(step: Step) -> str:
     """`emulated network card e1000 (52:54:00:12:34:56)`."""
     text = _LACKING[step.tuning].format(current=step.current)
-    if step.tuning is Tuning.NETWORK:
-        text = _PACKET_CARRIERS.get(step.current, text)
+    if step.tuning is Tuning.NETWORK and step.current != "user":
+        by_process = f"network of the type {step.current}: QEMU's process carries the packets"
+        text = _PACKET_CARRIERS.get(step.current, by_process)
     if faults := (step.host or {}).get("faults"):
         text = f"bad pinning: {faults}"
     return text + (f" ({step.device})" if step.device else "")
@@ -76,10 +77,10 @@ def lacking_text(step: Step) -> str:
 def unknown_text(step: Step) -> str:
     """The reason why neither the definition nor the host shows a step."""
     device = f" ({step.device})" if step.device else ""
-    if step.tuning is Tuning.TIMERS:
-        return "HPET: the guest is off, and the version of QEMU that starts it decides"
-    if step.tuning is Tuning.VHOST:
+    if step.tuning is Tuning.VHOST and step.host:
         return f"vhost{device}: the definition leaves it to libvirt, and the guest is off; the host has vhost"
+    if step.tuning is not Tuning.HALT_POLLING or step.host is None:
+        return f"{TUNINGS[step.tuning]}{device} (to find out: {step.tells})"
     poll = (step.host or {}).get("halt_poll_ns")
     host = f"; the host itself polls for up to {poll} ns (kvm.halt_poll_ns)" if poll is not None else ""
     return f"halt polling: the guest boots its own kernel; look for idle=poll in its /proc/cmdline{host}"
@@ -112,6 +113,8 @@ def condition_text(step: Step) -> str:
         return "The definition has it already: it takes effect when the guest starts again."
     if step.refused:
         return f"vmtoll prints no change, because libvirt refuses it: {step.refused}."
+    if step.tuning is Tuning.TIMERS and "HPET" not in step.current:
+        return ""
     if condition_of := _CONDITION_TEXTS.get(step.tuning):
         return condition_of(step)
     return "" if host.get("kvm") or host.get("vhost_net") else _CONDITIONS.get(step.tuning, "")
