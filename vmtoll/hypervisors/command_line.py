@@ -93,6 +93,10 @@ class CommandLine:
         """The last option of a name, which overrides the others."""
         return next(iter(reversed(self.all(name))), None)
 
+    def globals_of(self, driver: str) -> list[str]:
+        """The words that set a property of each device of a driver."""
+        return [word for option in self.all("global") if driver in option.text for word in option.words]
+
     @property
     def qmp_sockets(self) -> list[str]:
         """Paths of the UNIX sockets on which it speaks QMP."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 from vmtoll.agent.protocol import Process
@@ -500,7 +501,7 @@ def _cards(
 def _live_cards(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """MAC → model and type of the backend, by `info network`; a card of several queues has several lines."""
     lines = list(_NIC.finditer(text.replace("\r", "")))
-    for match, following in zip(lines, [*lines[1:], None], strict=True):
+    for match, following in zip_longest(lines, lines[1:]):
         if match[3] == "nic" and match[5]:
             peer = following[3] if following is not None and following[1] else "none"
             yield match[5].lower(), (match[4], "hubport" if match[1] else peer)

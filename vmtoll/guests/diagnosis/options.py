@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from vmtoll.agent.protocol import Process
 from vmtoll.guests.diagnosis.facts import Facts
 from vmtoll.guests.diagnosis.rules import USEFUL, Finding
-from vmtoll.hypervisors.command_line import CommandLine, Option, parse_option, shell_text
+from vmtoll.hypervisors.command_line import CommandLine, Option, parse_command_line, parse_option, shell_text
 from vmtoll.hypervisors.guest_config import GuestConfig, cpu_set, flag_name
 from vmtoll.hypervisors.qemu_config import OFFLOADS
 from vmtoll.model.diagnosis import State, Step, Tuning
@@ -19,6 +19,7 @@ _OF_DISKS = ("drive", "serial", "write-cache", "share-rw", "rerror", "werror", "
              "physical_block_size", "min_io_size", "opt_io_size", "discard_granularity", "iothread")  # fmt: skip
 _OF_CARDS = ("netdev", "mac", "bus")
 _OF_FILES = ("mem-path", "align", "pmem", "discard-data", "readonly", "rom", "offset")  # of memory-backend-file alone
+_GOOD = {"ioeventfd": "on", "event_idx": "on", "tx": "bh", "iommu_platform": "off", "ats": "off"}
 _INDEXES = {"hda": "0", "hdb": "1", "hdc": "2", "hdd": "3"}
 _RATE = re.compile(r"(throttling\.)?(bps|iops)([-_].*)?|throttling\..*")
 _UNIT = re.compile(r".*\.(service|scope|slice)")
@@ -122,13 +123,25 @@ def _card(finding: Finding, guest: OptionsWriter) -> Exchange | None:
     if card.name != "device":
         return [card.with_values({"model": "virtio-net-pci"})], [card]
     kept = _OF_CARDS if "usb" not in card.get("driver") and "isa" not in card.get("driver") else _OF_CARDS[:-1]
-    return [_with_driver(card, "virtio-net-pci", kept)], [card]
+    return [_with_driver(card, "virtio-net-pci", kept, guest.line)], [card]
 
 
-def _with_driver(device: Option, driver: str, kept: Sequence[str]) -> Option:
-    """The device with another driver, and those properties that it has, too."""
+def _set_for_all(line: CommandLine, driver: str) -> Mapping[str, str]:
+    """The properties that -global sets for each device of a driver."""
+    return parse_command_line(["", *line.globals_of(driver), "-device", driver]).all("device")[0].values
+
+
+def _is_offload(key: str) -> bool:
+    return key.removeprefix("host_").removeprefix("guest_") in OFFLOADS
+
+
+def _with_driver(device: Option, driver: str, kept: Sequence[str], line: CommandLine) -> Option:
+    """The device with another driver, and those properties that it has, too; none of the bad ones that -global sets."""
     dropped = {key: None for key in device.values if key not in (*_OF_DEVICES, *kept)}
-    return device.with_values({**dropped, "driver": driver})
+    set_for_all = _set_for_all(line, driver)
+    good = {key: value for key, value in _GOOD.items() if set_for_all.get(key, value) != value}
+    good |= {key: "on" for key, value in set_for_all.items() if value == "off" and _is_offload(key)}
+    return device.with_values({**dropped, "driver": driver, **good})
 
 
 def _bus(finding: Finding, guest: OptionsWriter) -> Exchange | None:
@@ -136,7 +149,7 @@ def _bus(finding: Finding, guest: OptionsWriter) -> Exchange | None:
         return None
     device = finding.device.handle[-1]
     if device.name == "device":
-        return [_with_driver(device, "virtio-blk-pci", _OF_DISKS)], [device]
+        return [_with_driver(device, "virtio-blk-pci", _OF_DISKS, guest.line)], [device]
     return [_as_drive(device).with_values({"if": "virtio", "bus": None, "unit": None})], [device]
 
 
@@ -183,17 +196,15 @@ def _vhost(finding: Finding, guest: OptionsWriter) -> Exchange | None:
     return ([backend.with_values({"vhost": "on"})], [backend]) if backend and backend.get("type") == "tap" else None
 
 
-def _switches(**good: str) -> Callable[[Finding, OptionsWriter], Exchange | None]:
+def _switches(*switches: str) -> Callable[[Finding, OptionsWriter], Exchange | None]:
     """The exchange for a device without these switches; one that another option sets gets its good value."""
 
     def exchange(finding: Finding, guest: OptionsWriter) -> Exchange | None:
         device = next(reversed(finding.device.handle), None)
         if device is None or device.name not in ("device", "drive", "nic", "net"):
             return None
-        own = parse_option(device.name, device.text).values
         names = {name.replace("-", "_"): name for name in device.values}
-        values = {names[key]: None if names[key] in own else value for key, value in good.items() if key in names}
-        return [device.with_values(values)], [device]
+        return [_without_bad(device, guest, {names[key]: _GOOD[key] for key in switches if key in names})], [device]
 
     return exchange
 
@@ -202,10 +213,14 @@ def _offloads(finding: Finding, guest: OptionsWriter) -> Exchange | None:
     device = next(reversed(finding.device.handle), None)
     if device is None:
         return None
-    own = parse_option(device.name, device.text).values
-    off = [key for key in device.values if device.is_off(key) and key.removeprefix("host_").removeprefix("guest_") in
-           OFFLOADS]  # fmt: skip
-    return [device.with_values({key: None if key in own else "on" for key in off})], [device]
+    off = {key: "on" for key in device.values if device.is_off(key) and _is_offload(key)}
+    return [_without_bad(device, guest, off)], [device]
+
+
+def _without_bad(device: Option, guest: OptionsWriter, good: Mapping[str, str]) -> Option:
+    """The device without these properties; one that -set or -global sets gets its good value."""
+    own, set_for_all = parse_option(device.name, device.text).values, _set_for_all(guest.line, device.get("driver"))
+    return device.with_values({k: None if k in own and k not in set_for_all else v for k, v in good.items()})
 
 
 def _multiqueue(finding: Finding, guest: OptionsWriter) -> Exchange | None:
@@ -245,8 +260,7 @@ def _halt_polling(finding: Finding, guest: OptionsWriter) -> Exchange | None:
 _EXCHANGES: Mapping[Tuning, Callable[[Finding, OptionsWriter], Exchange | None]] = {
     Tuning.KVM: _kvm, Tuning.CPU_MODEL: _model, Tuning.TIMERS: _timers, Tuning.NETWORK: _network, Tuning.CARD: _card,
     Tuning.DISK_BUS: _bus, Tuning.CACHE: _cache, Tuning.DISK_LIMIT: _disk_limit, Tuning.VHOST: _vhost,
-    Tuning.IOMMU: _switches(iommu_platform="off", ats="off"),
-    Tuning.NOTIFICATIONS: _switches(ioeventfd="on", event_idx="on", tx="bh"),
+    Tuning.IOMMU: _switches("iommu_platform", "ats"), Tuning.NOTIFICATIONS: _switches("ioeventfd", "event_idx", "tx"),
     Tuning.OFFLOADS: _offloads, Tuning.MULTIQUEUE: _multiqueue, Tuning.HUGE_PAGES: _huge_pages,
     Tuning.HALT_POLLING: _halt_polling,
 }  # fmt: skip
