@@ -3,13 +3,12 @@
 The guests are made up here, as text and without the readers' code, by Hypothesis.
 """
 
-import os
 import shlex
 import subprocess
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,7 @@ from vmtoll.hypervisors.proxmox_config import guest_of_config, parse_config
 from vmtoll.hypervisors.qemu_config import guest_of_line
 from vmtoll.model.diagnosis import State, Step, Tuning
 
-GUESTS = int(os.environ.get("VMTOLL_MADE_UP_GUESTS", "700"))  # of each kind
-many = settings(
-    max_examples=GUESTS, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
+FEW_GUESTS, MANY_GUESTS = 60, 1500  # of each kind
 FEW = st.integers(0, 2)
 FLAGS = ["aes", "avx", "avx2", "pcid", "popcnt", "sse4_1", "sse4_2", "ssse3"]
 # Steps that a step makes possible: an emulated card has neither queues nor vhost.
@@ -139,9 +135,7 @@ def domains(draw: st.DrawFn, host: dict[str, Any]) -> str:
     )
 
 
-@many
-@given(st.data())
-def test_a_change_of_a_libvirt_definition_takes_its_step(data: st.DataObject) -> None:
+def a_change_of_a_libvirt_definition_takes_its_step(data: st.DataObject) -> None:
     host: Any = data.draw(hosts())
     xml = data.draw(domains(host))
     before = diagnose(xml, host)
@@ -211,9 +205,7 @@ def set_by_qm(values: dict[str, str], commands: str) -> dict[str, str]:
     return values
 
 
-@many
-@given(st.data())
-def test_a_command_of_qm_takes_its_step_and_its_undo_takes_it_back(data: st.DataObject) -> None:
+def a_command_of_qm_takes_its_step_and_its_undo_takes_it_back(data: st.DataObject) -> None:
     host = data.draw(hosts())
     values = data.draw(configs(host))
     before = diagnosed(values, host)
@@ -298,14 +290,36 @@ def exchanged(words: Sequence[str], step: Step) -> list[str]:
     return [*rest, *shlex.split(step.options)]
 
 
-@many
-@given(st.data())
-def test_options_of_qemu_take_their_step(data: st.DataObject) -> None:
+def options_of_qemu_take_their_step(data: st.DataObject) -> None:
     host, words = data.draw(hosts()), data.draw(lines())
     before = of_words(words, host)
     for step in before:
         if step.state is State.LACKING and step.options:
             check(step, before, of_words(exchanged(words, step), host))
+
+
+CASES = [
+    a_change_of_a_libvirt_definition_takes_its_step, a_command_of_qm_takes_its_step_and_its_undo_takes_it_back,
+    options_of_qemu_take_their_step,
+]  # fmt: skip
+
+
+def try_on(guests: int, case: Callable[..., None], of: "st.SearchStrategy[Any]") -> None:
+    checks = list(HealthCheck)
+    settings(
+        max_examples=guests, deadline=None, derandomize=True, database=None, suppress_health_check=checks
+    )(given(of)(case))()  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_on_made_up_guests(case: Callable[..., None]) -> None:
+    try_on(FEW_GUESTS, case, st.data())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES)
+def test_on_thousands_of_made_up_guests(case: Callable[..., None]) -> None:
+    try_on(MANY_GUESTS, case, st.data())
 
 
 @pytest.mark.long
@@ -328,8 +342,6 @@ def test_a_hundred_made_up_guests_start_with_the_advice_in_a_real_qemu(tmp_path:
             process.kill()
             return "" if is_running else str(process.stderr and process.stderr.read())
 
-    @settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-    @given(lines())
     def start(words: list[str]) -> None:
         if "-s" in words:
             words.remove("-s")  # two guests cannot have one port
@@ -341,5 +353,5 @@ def test_a_hundred_made_up_guests_start_with_the_advice_in_a_real_qemu(tmp_path:
                 assert not starts(exchanged(words, step)), step
                 tried.append(step)
 
-    start()
+    try_on(100, start, lines())
     assert len(tried) > 100
