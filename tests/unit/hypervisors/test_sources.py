@@ -140,7 +140,7 @@ def test_the_monitor_wins_over_the_command_line() -> None:
     assert (web.domain_type, web.vcpus, web.hpet) == (Known("kvm", QMP), Known(3, QMP), Known(True, QMP))
     assert web.memory_bytes.known == 3 << 29
     assert web.cells.known == (Cell((0, 1, 2), frozenset({1})),)
-    assert (web.cpu.known.model, web.seen_flags.known) == ("Westmere", {"aes", "sse4_1"})
+    assert (web.cpu.known.model, web.seen_flags.known) == ("Westmere", frozenset({"aes", "sse4_1"}))
     disks = {disk.name: disk for disk in web.disks.known}
     assert set(disks) == {"a", "plugged"}, "one was unplugged, one was plugged in, one is a CD"
     assert (disks["a"].cache.known, disks["a"].rates.known) == ("none", {"total_iops_sec": "7"})
