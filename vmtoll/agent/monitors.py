@@ -145,9 +145,10 @@ def is_libvirts(words: list[str]) -> bool:
 
 
 def _value_of(words: list[str], option: str) -> str:
-    """The value of an option, its next word or after `=`; empty without the option."""
-    joined = next((word.partition("=")[2] for word in words if word.startswith(f"{option}=")), "")
-    return words[words.index(option) + 1] if option in words[:-1] else joined
+    """The value of an option, with one dash or two: its next word or after `=`; empty without the option."""
+    single, option = [word[1:] if word.startswith("--") else word for word in words], option.replace("--", "-", 1)
+    joined = next((word.partition("=")[2] for word in single if word.startswith(f"{option}=")), "")
+    return words[single.index(option) + 1] if option in single[:-1] else joined
 
 
 def name_of(words: list[str]) -> str:

@@ -30,7 +30,7 @@ def test_programs_of_qemu(program: str, expected: bool) -> None:
         (["kvm", "-name", "web"], "web"), (["kvm", "-name", "guest=web,debug-threads=on"], "web"),
         (["kvm", "-name", "web,debug-threads=on"], "web"), (["kvm", "-name"], ""), (["kvm"], ""),
         (["kvm", "-name", "guest=a,,b 'c',debug-threads=on"], "a,b 'c'"), (["kvm", "-name", "debug-threads=on"], ""),
-        (["kvm", "-name", "process=x,guest=-web"], "-web"),
+        (["kvm", "-name", "process=x,guest=-web"], "-web"), (["kvm", "--name", "web"], "web"),
     ],
 )  # fmt: skip
 def test_names_of_qemus_guests(words: list[str], name: str) -> None:
