@@ -343,7 +343,7 @@ def test_a_hundred_made_up_guests_start_with_the_advice_in_a_real_qemu(tmp_path:
             "-S",
             "-daemonize",
             "-pidfile",
-            pid_file,
+            str(pid_file),
         ]
         done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         if done.returncode == 0:

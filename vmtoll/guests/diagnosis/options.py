@@ -9,7 +9,7 @@ from vmtoll.agent.protocol import Process
 from vmtoll.guests.diagnosis.facts import Facts
 from vmtoll.guests.diagnosis.rules import USEFUL, Finding
 from vmtoll.hypervisors.command_line import CommandLine, Option, parse_command_line, parse_option, shell_text
-from vmtoll.hypervisors.guest_config import GuestConfig, cpu_set, flag_name
+from vmtoll.hypervisors.guest_config import GuestConfig, Known, cpu_set, flag_name
 from vmtoll.hypervisors.qemu_config import OFFLOADS
 from vmtoll.model.diagnosis import State, Step, Tuning
 
@@ -80,7 +80,8 @@ def _kvm(finding: Finding, guest: OptionsWriter) -> Exchange:
 def _model(finding: Finding, guest: OptionsWriter) -> Exchange:
     before = guest.line.last("cpu")
     kept = {key: value for key, value in (before.values if before else {}).items() if _is_kept(key, value)}
-    name = "host" if guest.guest.domain_type.known == "kvm" else "max"
+    kind = guest.guest.domain_type  # `max` is right for KVM as well
+    name = "host" if isinstance(kind, Known) and kind.known == "kvm" else "max"
     return [Option("cpu").with_values({"model": name, **kept})], [before] if before else []
 
 
