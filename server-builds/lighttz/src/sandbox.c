@@ -81,7 +81,7 @@ static bool confine_files(const struct config *config, int root)
         uint64_t net;
         uint64_t scoped; /* abstract sockets, signals */
     } handled = {.fs = (1U << 13) - 1, .net = 3, .scoped = 3};
-    long abi = kernel_landlock();
+    long abi = kernel_lacks(LACKS_LANDLOCK) ? 0 : kernel_landlock();
     if (abi < 1)
         return true;
     handled.fs |= (abi >= 2 ? 1U << 13 : 0) | (abi >= 3 ? 1U << 14 : 0) | (abi >= 5 ? 1U << 15 : 0);
