@@ -75,13 +75,15 @@ static void on_freed(struct server *s)
     (void)s;
 }
 
-static void on_turn(struct ev_loop *loop, ev_timer *timer, int events)
+static void take_turn(void)
 {
-    (void)loop;
-    (void)timer;
-    (void)events;
+    bool turn = server.turn;
+    server.turn = false;
     server.script_seconds = 0;
-    conn_continue(&server);
+    loop_wait(&server.loop, 0);
+    loop_tell(&server.loop);
+    if (turn)
+        conn_continue(&server);
 }
 
 static void set_up(void)
@@ -106,14 +108,12 @@ static void set_up(void)
     server.stats = &stats;
     server.all_stats = &stats;
     accesslog_open(&server.log, "/dev/null", &stats); /* its lines are kept meanwhile */
-    server.loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
     server.cache = cache_open(&config, make_no_room, NULL);
     server.script = script_open(&config);
-    if (server.loop == NULL || server.cache == NULL || server.script == NULL)
+    if (!loop_open(&server.loop) || server.cache == NULL || server.script == NULL)
         abort();
     conn_prepare(&server);
     server.freed = on_freed;
-    ev_timer_init(&server.turn, on_turn, 0, 0);
     server.second = 784111777; /* so that no answer depends on the time */
     response_clock(&server);
 }
@@ -155,7 +155,7 @@ static void converse(const char *p, size_t n, uint32_t seed, struct answer *a)
             sent += (size_t)got;
         if (sent == n && !shut)
             shut = shutdown(fd[0], SHUT_WR) == 0 || errno == ENOTCONN;
-        ev_run(server.loop, EVRUN_NOWAIT);
+        take_turn();
         take(fd[0], a, seed && (seed >> 4) % 3 ? seed >> 20 : ANSWER_MAX);
     }
     while (a->n < ANSWER_MAX && recv(fd[0], a->text + a->n, 1, MSG_PEEK) > 0)
@@ -214,7 +214,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct answer whole;
     static struct answer pieces;
-    if (server.loop == NULL) {
+    if (server.cache == NULL) {
         set_up();
         whole.text = malloc(ANSWER_MAX + 1);
         pieces.text = malloc(ANSWER_MAX + 1);

@@ -11,8 +11,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#define EPOLL_AS_BEFORE UINT32_MAX /* instead of events */
+
 enum {
-    AS_BEFORE = -1,       /* instead of events */
     TURN_REQUESTS = 256,  /* what a connection may have answered before others have their turn */
     SEND_PROGRESS = 4096, /* what a reader must take within send_timeout */
     LINGER_MS = 2000,
@@ -24,18 +25,18 @@ enum {
  * its start, not from its latest octet: a state with the deadline of the one before goes on with
  * it, unless it `restarts`. */
 static const struct {
-    int events;
+    uint32_t events;
     enum deadline deadline;
     bool restarts;
 } rules[CONN_STATES] = {
-    [CONN_NEW] = {EV_READ, DEADLINE_HEAD, false},
-    [CONN_IDLE] = {EV_READ, DEADLINE_IDLE, true},
-    [CONN_HEAD] = {EV_READ, DEADLINE_HEAD, false},
-    [CONN_BODY] = {EV_READ, DEADLINE_BODY, false},
-    [CONN_WORK] = {AS_BEFORE, DEADLINES, false},
-    [CONN_TURN] = {EV_NONE, DEADLINE_TURN, true},
-    [CONN_SEND] = {EV_WRITE, DEADLINE_SEND, false},
-    [CONN_LINGER] = {EV_READ, DEADLINE_LINGER, false},
+    [CONN_NEW] = {EPOLLIN, DEADLINE_HEAD, false},
+    [CONN_IDLE] = {EPOLLIN, DEADLINE_IDLE, true},
+    [CONN_HEAD] = {EPOLLIN, DEADLINE_HEAD, false},
+    [CONN_BODY] = {EPOLLIN, DEADLINE_BODY, false},
+    [CONN_WORK] = {EPOLL_AS_BEFORE, DEADLINES, false},
+    [CONN_TURN] = {0, DEADLINE_TURN, true},
+    [CONN_SEND] = {EPOLLOUT, DEADLINE_SEND, false},
+    [CONN_LINGER] = {EPOLLIN, DEADLINE_LINGER, false},
 };
 
 static void set_deadline(struct conn *c, enum deadline kind)
@@ -49,16 +50,13 @@ static void set_deadline(struct conn *c, enum deadline kind)
         TAILQ_INSERT_TAIL(&s->waiting[kind], c, peers);
 }
 
-static void watch(struct conn *c, int events)
+/* What the kernel does not watch is closed soon. */
+static void watch(struct conn *c, uint32_t events)
 {
-    if (c->events == events)
+    if (c->io.events == events || loop_watch(&c->server->loop, &c->io, events))
         return;
-    if (c->events)
-        ev_io_stop(c->server->loop, &c->io);
-    ev_io_modify(&c->io, events);
-    c->events = events;
-    if (events)
-        ev_io_start(c->server->loop, &c->io);
+    c->failed = true;
+    set_deadline(c, DEADLINE_LINGER);
 }
 
 /* The only place where the state of a connection changes. */
@@ -67,7 +65,7 @@ static void become(struct conn *c, enum conn_state state)
     c->state = state;
     if (rules[state].restarts || rules[state].deadline != c->deadline)
         set_deadline(c, rules[state].deadline);
-    if (rules[state].events != AS_BEFORE)
+    if (rules[state].events != EPOLL_AS_BEFORE)
         watch(c, rules[state].events);
 }
 
@@ -85,7 +83,7 @@ static void conn_close(struct conn *c)
 {
     struct server *s = c->server;
     respond_end(c);
-    watch(c, EV_NONE);
+    loop_forget(&s->loop, &c->io);
     set_deadline(c, DEADLINES);
     output_drop(c);
     keep_resize(c, c->in, c->in_length, 0);
@@ -159,7 +157,7 @@ static void wait_for_turn(struct conn *c)
 {
     c->waits_turn = false;
     become(c, CONN_TURN);
-    ev_timer_start(c->server->loop, &c->server->turn);
+    c->server->turn = true;
 }
 
 /* Decides what the connection waits for. */
@@ -276,13 +274,10 @@ static void on_writable(struct conn *c)
     }
 }
 
-static void on_io(struct ev_loop *loop, ev_io *io, int events)
+static void on_io(struct watch *io)
 {
     struct conn *c = (struct conn *)io;
-    (void)loop;
-    if (events & EV_ERROR) /* it cannot be watched */
-        conn_close(c);
-    else if (c->state == CONN_SEND)
+    if (c->state == CONN_SEND)
         on_writable(c);
     else if (c->state == CONN_LINGER)
         drain(c);
@@ -306,7 +301,7 @@ void conn_continue(struct server *s)
     while (left-- && s->script_seconds < TURN_SCRIPTS_S && (c = TAILQ_FIRST(waiting)))
         process(c, input_restore(c));
     if (!TAILQ_EMPTY(waiting))
-        ev_timer_start(s->loop, &s->turn);
+        s->turn = true;
 }
 
 /* Where the status page has all its connections, the one that has been silent longest gives way, or
@@ -336,7 +331,7 @@ void conn_open(struct server *s, int fd, const struct sockaddr_in6 *peer, bool s
         close(fd);
         return;
     }
-    ev_io_init(&c->io, on_io, fd, EV_READ);
+    c->io = (struct watch){on_io, fd, 0};
     c->server = s;
     c->deadline = DEADLINES;
     c->status_page = status_page;
@@ -357,7 +352,7 @@ void conn_open(struct server *s, int fd, const struct sockaddr_in6 *peer, bool s
 static bool still_reads(struct conn *c)
 {
     int before = c->queued;
-    if (c->state != CONN_SEND)
+    if (c->state != CONN_SEND || c->failed)
         return false;
     c->queued = unacknowledged(c);
     if (before - c->queued < SEND_PROGRESS)

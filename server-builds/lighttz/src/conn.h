@@ -28,7 +28,7 @@ struct parts {
 };
 
 struct conn {
-    ev_io io; /* first: it is what the loop knows */
+    struct watch io; /* first: it is what the loop knows */
     struct server *server;
     TAILQ_ENTRY(conn) peers;   /* with the same deadline */
     TAILQ_ENTRY(conn) keepers; /* of input or output */
@@ -36,7 +36,6 @@ struct conn {
     double since;
     enum deadline deadline;
     enum conn_state state;
-    int events; /* watched now */
     bool status_page;
     bool waits_turn; /* the next turn answers its input */
     bool closing;    /* takes no further request */

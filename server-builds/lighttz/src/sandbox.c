@@ -106,11 +106,10 @@ static bool confine_files(const struct config *config, int root)
 }
 
 /* The system calls of a worker that serves; all others fail with EPERM. The kernel remembers which
- * of these need no look at their arguments. (libev makes another epoll when it hears of a socket
- * that was closed here and is open elsewhere.) */
+ * of these need no look at their arguments. */
 /* clang-format off */
 static const uint32_t calls[] = {
-    SYS_recvfrom, SYS_sendto, SYS_epoll_pwait, SYS_epoll_ctl, SYS_epoll_create1, SYS_accept4, SYS_close,
+    SYS_recvfrom, SYS_sendto, SYS_epoll_pwait, SYS_epoll_ctl, SYS_accept4, SYS_close,
     SYS_sendfile, SYS_openat2, SYS_newfstatat, SYS_fstat, SYS_pread64, SYS_read, SYS_write,
     SYS_setsockopt, SYS_shutdown, SYS_clock_gettime, SYS_gettimeofday, SYS_getrandom, SYS_brk,
     SYS_munmap, SYS_mremap, SYS_madvise, SYS_ppoll, SYS_rt_sigreturn, SYS_rt_sigprocmask,

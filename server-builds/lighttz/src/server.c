@@ -5,8 +5,10 @@
 #include "sandbox.h"
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 enum {
@@ -23,20 +25,13 @@ enum {
 static struct server server; /* one per process: its pages cost nothing until they are used */
 
 /* Before all else that happens in a turn of the loop. */
-static void on_clock(struct ev_loop *loop, ev_check *check, int events)
+static void look_at_clock(struct server *s)
 {
-    struct server *s = &server;
-    (void)check;
-    (void)events;
     s->script_seconds = 0;
     if (s->answered > s->now) /* in the turn before */
         stats_time(s->stats, LOOP_LAG, s->answered - s->now, 1);
     s->now = clock_s(CLOCK_MONOTONIC);
-    if (s->config->spin && !ev_is_pending(&s->spin)) { /* something else happened */
-        s->spin_until = s->now + (double)s->config->spin / 1e6;
-        ev_idle_start(loop, &s->spin);
-    }
-    time_t second = (time_t)ev_now(loop);
+    time_t second = (time_t)(s->now + s->wall);
     if (second == s->second)
         return;
     s->second = second;
@@ -44,21 +39,12 @@ static void on_clock(struct ev_loop *loop, ev_check *check, int events)
     accesslog_tick(&s->log, second);
 }
 
-/* Nothing has happened in this turn. */
-static void on_spin(struct ev_loop *loop, ev_idle *idle, int events)
-{
-    (void)events;
-    if (server.now >= server.spin_until)
-        ev_idle_stop(loop, idle);
-}
-
+/* A listener that the kernel does not watch is tried again with the next tick. */
 static void listen_on(struct server *s, bool on)
 {
     for (unsigned i = 0; i < s->listener_count; i++)
-        if (on)
-            ev_io_start(s->loop, &s->listeners[i].io);
-        else
-            ev_io_stop(s->loop, &s->listeners[i].io);
+        if (!loop_watch(&s->loop, &s->listeners[i].io, on ? EPOLLIN : 0))
+            s->paused = 1;
 }
 
 static void resume(struct server *s)
@@ -74,7 +60,7 @@ static void on_freed(struct server *s)
     if (s->paused && s->connections + PAUSE_ROOM <= s->paused)
         resume(s);
     if (s->stopping && s->connections == 0)
-        ev_break(s->loop, EVBREAK_ALL);
+        s->ends = true;
 }
 
 static bool make_room(void *context)
@@ -117,11 +103,8 @@ static void accept_many(struct listener *l, int most)
         continue;
 }
 
-static void on_accept(struct ev_loop *loop, ev_io *io, int events)
+static void on_accept(struct watch *io)
 {
-    (void)loop;
-    if (events & EV_ERROR) /* the kernel would not watch it, and the loop has stopped it */
-        server.paused = 1;
     accept_many((struct listener *)io, ACCEPT_BATCH);
 }
 
@@ -130,40 +113,33 @@ static void sweep(struct server *s)
 {
     bool more = conn_sweep(s);
     if (cache_age(s->cache, s->now) || more)
-        ev_timer_start(s->loop, &s->turn);
+        s->turn = true;
 }
 
-static void on_tick(struct ev_loop *loop, ev_timer *timer, int events)
+static void set_wall(struct server *s)
 {
-    struct server *s = &server;
-    (void)timer;
-    (void)events;
+    s->wall = clock_s(CLOCK_REALTIME) - clock_s(CLOCK_MONOTONIC);
+}
+
+static void on_tick(struct server *s)
+{
+    s->tick_at = s->now + TICK_S;
+    set_wall(s);
     s->stats->ticks++;
     sweep(s);
     if (s->paused)
         resume(s);
     if (s->stopping && (s->connections == 0 || s->now >= s->stop_at))
-        ev_break(loop, EVBREAK_ALL);
-}
-
-static void on_turn(struct ev_loop *loop, ev_timer *timer, int events)
-{
-    (void)loop;
-    (void)timer;
-    (void)events;
-    conn_continue(&server);
-    sweep(&server);
+        s->ends = true;
 }
 
 /* Finishes what is in flight: the next response of each connection says close. A successor on the
  * same sockets (SIGUSR1) leaves transfers an hour and idle connections as long as it stops for;
  * otherwise they get that and a moment. SIGUSR2 leaves them nothing. */
-static void on_stop(struct ev_loop *loop, ev_signal *signal, int events)
+static void stop(struct server *s, uint32_t signal)
 {
-    struct server *s = &server;
-    bool retire = signal->signum == SIGUSR1;
-    bool at_once = signal->signum == SIGUSR2;
-    (void)events;
+    bool retire = signal == SIGUSR1;
+    bool at_once = signal == SIGUSR2;
     double patience = at_once ? 0 : (double)s->config->stop_timeout / 1000;
     double end = s->now + (retire ? RETIRE_S : patience);
     s->stop_at = s->stopping && s->stop_at < end ? s->stop_at : end;
@@ -178,7 +154,27 @@ static void on_stop(struct ev_loop *loop, ev_signal *signal, int events)
     double idle = retire || patience < STOP_IDLE_S ? patience : STOP_IDLE_S;
     s->idle_end = s->now + idle;
     if (s->connections == 0 || at_once)
-        ev_break(loop, EVBREAK_ALL);
+        s->ends = true;
+}
+
+static void on_signal(struct watch *io)
+{
+    struct signalfd_siginfo info;
+    while (read(io->fd, &info, sizeof info) == sizeof info)
+        stop(&server, info.ssi_signo);
+}
+
+/* They come by a descriptor from here on. */
+static bool watch_signals(struct server *s)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaddset(&set, numbers[i]);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    s->signals = (struct watch){on_signal, signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC), 0};
+    return s->signals.fd >= 0 && loop_watch(&s->loop, &s->signals, EPOLLIN);
 }
 
 /* What a worker needs of the file system. */
@@ -231,31 +227,46 @@ void server_raise_limit(const struct config *config)
 static bool start(struct server *s, const struct sockets *sockets)
 {
     s->max_connections = server_connections(s->config);
-    static const int signals[SIGNALS] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
-    s->loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
-    if (s->loop == NULL || !open_files(s))
+    if (!loop_open(&s->loop) || !watch_signals(s)) {
+        fprintf(stderr, "lighttz: no event loop: %s\n", strerror(errno));
+        return false;
+    }
+    if (!open_files(s))
         return false;
     s->listener_count = sockets->count;
     for (unsigned i = 0; i < sockets->count; i++) {
         struct listener *l = &s->listeners[i];
         l->status_page = sockets->slot[i].status_page;
-        ev_io_init(&l->io, on_accept, sockets->slot[i].fd, EV_READ);
+        l->io = (struct watch){on_accept, sockets->slot[i].fd, 0};
     }
     conn_prepare(s);
     s->freed = on_freed;
-    ev_timer_init(&s->tick, on_tick, TICK_S, TICK_S);
-    ev_timer_start(s->loop, &s->tick);
-    ev_idle_init(&s->spin, on_spin);
-    ev_timer_init(&s->turn, on_turn, 0, 0);
-    ev_check_init(&s->clock, on_clock);
-    ev_set_priority(&s->clock, EV_MAXPRI); /* before what it tells the time to */
-    ev_check_start(s->loop, &s->clock);
-    for (int i = 0; i < SIGNALS; i++) {
-        ev_signal_init(&s->signals[i], on_stop, signals[i]);
-        ev_signal_start(s->loop, &s->signals[i]);
-    }
+    set_wall(s);
+    look_at_clock(s);
+    s->tick_at = s->now + TICK_S;
     listen_on(s, true);
     return true;
+}
+
+/* Waits for what comes next and answers it. */
+static void take_turn(struct server *s)
+{
+    double left = s->tick_at - s->now;
+    bool turn = s->turn;
+    bool blocks = !turn && left > 0 && s->now >= s->spin_until;
+    bool happened = loop_wait(&s->loop, blocks ? 1 + (int)(left * 1000) : 0);
+    look_at_clock(s);
+    bool tick = s->now >= s->tick_at;
+    if (s->config->spin && (happened || turn || tick))
+        s->spin_until = s->now + (double)s->config->spin / 1e6;
+    s->turn = false;
+    loop_tell(&s->loop);
+    if (turn) {
+        conn_continue(s);
+        sweep(s);
+    }
+    if (tick)
+        on_tick(s);
 }
 
 /* False when the worker must not serve: the master has ended or given up. */
@@ -281,7 +292,8 @@ int server_run(const struct config *config, const struct sockets *sockets, struc
     sandbox_trim();
     if (!pass_gate(gate))
         return 0;
-    ev_run(server.loop, 0);
+    while (!server.ends)
+        take_turn(&server);
     unsigned long cut = conn_end(&server);
     if (cut)
         fprintf(stderr, "lighttz: a worker ends: responses that were cut: %lu\n", cut);

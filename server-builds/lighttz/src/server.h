@@ -4,16 +4,15 @@
 #include "accesslog.h"
 #include "cache.h"
 #include "config.h"
+#include "loop.h"
 #include "script.h"
 #include "sockets.h"
 #include "stats.h"
-#include <ev.h>
 
 enum {
     STATUS_MAX = 16,   /* connections to the status page, beside max_connections */
     IN_SIZE = 65536,   /* one receive takes a whole pipelined batch */
     OUT_SIZE = 262144, /* and one send answers it */
-    SIGNALS = 4,
 };
 
 #define TURN_SCRIPTS_S 0.001 /* what scripts may take before others have their turn */
@@ -37,12 +36,14 @@ enum front { FRONT_KEEP, FRONT_CLOSE, FRONT_KEEP_1_0, FRONTS };
 struct conn;
 
 struct listener {
-    ev_io io; /* first: it is what the loop knows */
+    struct watch io; /* first: it is what the loop knows */
     bool status_page;
 };
 
 struct server {
-    struct ev_loop *loop;
+    struct loop loop;
+    bool ends; /* after this turn of it */
+    bool turn; /* connections wait for the next one */
     const struct config *config;
     struct cache *cache;
     struct script *script; /* NULL: none */
@@ -69,12 +70,10 @@ struct server {
     char date[32];
     void (*close)(struct conn *);   /* what makes room */
     void (*freed)(struct server *); /* called when a connection has ended */
-    ev_timer tick;
-    ev_timer turn; /* runs while connections wait for their next one */
-    ev_check clock;
-    ev_idle spin;      /* while it is active, the loop polls instead of blocking */
-    double spin_until; /* monotonic */
-    ev_signal signals[SIGNALS];
+    double tick_at;                 /* monotonic */
+    double spin_until;              /* monotonic; until then the loop polls instead of blocking */
+    double wall;                    /* ahead of the monotonic clock */
+    struct watch signals;
     size_t out_length;
     size_t kept; /* octets of input and output that wait, of all connections */
     TAILQ_HEAD(keepers, conn) keepers;

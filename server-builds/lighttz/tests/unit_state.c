@@ -216,7 +216,7 @@ static void test_sweeps(void)
     s.stats = &stats;
     s.log.fd = -1;
     s.max_connections = CLIENTS;
-    s.loop = ev_loop_new(EVBACKEND_EPOLL);
+    check(loop_open(&s.loop), "an event loop", "");
     s.freed = on_freed;
     conn_prepare(&s);
     for (unsigned i = 0; i < CLIENTS; i++) {
@@ -232,7 +232,7 @@ static void test_sweeps(void)
     check(!conn_sweep(&s) && s.connections == 0, "and the rest in the next", "");
     for (unsigned i = 0; i < CLIENTS; i++)
         close(clients[i]);
-    ev_loop_destroy(s.loop);
+    loop_close(&s.loop);
 }
 
 void test_state(void)
