@@ -18,16 +18,18 @@ static void use(const struct request *r)
 /* The same head once more: its fields are remembered by now. */
 static void compare(const struct request *r, const struct request *s)
 {
+    const struct fields *a = r->fields;
+    const struct fields *b = s->fields;
     bool alike = r->method == s->method && r->http_1_0 == s->http_1_0 &&
                  r->keep_alive == s->keep_alive && r->expects_continue == s->expects_continue &&
-                 r->chunked == s->chunked && r->length == s->length && r->seen == s->seen &&
-                 r->repeated == s->repeated && r->count == s->count;
-    for (size_t i = 0; alike && i < r->count; i++)
-        alike = r->lines[i].field == s->lines[i].field &&
+                 r->chunked == s->chunked && r->length == s->length && a->seen == b->seen &&
+                 a->repeated == b->repeated && a->count == b->count;
+    for (size_t i = 0; alike && i < a->count; i++)
+        alike = a->lines[i].field == b->lines[i].field &&
                 str_eq(request_name(r, i), request_name(s, i)) &&
                 str_eq(request_value(r, i), request_value(s, i));
     for (enum field f = 0; alike && f < FIELD_OTHER; f++)
-        alike = !request_has(r, f) || str_eq(r->value[f], s->value[f]);
+        alike = !request_has(r, f) || str_eq(a->value[f], b->value[f]);
     if (!alike)
         abort();
 }

@@ -165,7 +165,7 @@ static char *put_quoted(char *p, struct str s, size_t most)
 
 static struct str value_of(const struct request *r, enum field f)
 {
-    return r && request_has(r, f) ? r->value[f] : STR("");
+    return r && request_has(r, f) ? r->fields->value[f] : STR("");
 }
 
 size_t accesslog_address(const struct sockaddr_in6 *peer, char out[ACCESSLOG_ADDRESS])

@@ -45,14 +45,14 @@ static time_t date_of(const struct request *r, enum field field)
 {
     if (!request_has(r, field) || request_repeats(r, field))
         return -1;
-    return httpdate_parse(r->value[field]);
+    return httpdate_parse(r->fields->value[field]);
 }
 
 int condition_status(const struct request *r, const struct file *f)
 {
     const unsigned conditions = 1U << FIELD_IF_MATCH | 1U << FIELD_IF_NONE_MATCH |
                                 1U << FIELD_IF_MODIFIED_SINCE | 1U << FIELD_IF_UNMODIFIED_SINCE;
-    if ((r->seen & conditions) == 0)
+    if ((r->fields->seen & conditions) == 0)
         return 200;
     if (request_has(r, FIELD_IF_MATCH)) {
         if (!any_line(r, FIELD_IF_MATCH, f->etag, false))
@@ -72,7 +72,7 @@ bool condition_if_range(const struct request *r, const struct file *f)
 {
     if (!request_has(r, FIELD_IF_RANGE))
         return true;
-    struct str value = r->value[FIELD_IF_RANGE];
+    struct str value = r->fields->value[FIELD_IF_RANGE];
     if (request_repeats(r, FIELD_IF_RANGE))
         return false;
     if (value.n && value.p[0] == '"')

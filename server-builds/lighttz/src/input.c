@@ -7,7 +7,8 @@ void input_refuse(struct conn *c, const char *p, size_t n, int status)
 {
     struct str part = n ? str_from((struct str){p, n}, request_empty_lines(p, n)) : STR("");
     bool head = str_starts(part, STR("HEAD "));
-    struct request r = {.method = head ? METHOD_HEAD : METHOD_UNKNOWN};
+    static const struct fields none;
+    struct request r = {.method = head ? METHOD_HEAD : METHOD_UNKNOWN, .fields = &none};
     struct str line = str_before(part, '\r');
     if (line.n < part.n)
         r.line = line;
@@ -43,7 +44,7 @@ static size_t take_head(struct conn *c, const char *p, size_t n, struct request 
         return 0;
     }
     body_start(&c->body, r, serve_needs_body(c, r));
-    if (c->body.state != BODY_DONE && serve_before_body(c, r, n > (size_t)end))
+    if (request_has_body(r) && serve_before_body(c, r, n > (size_t)end))
         return 0;
     return (size_t)end;
 }
@@ -65,14 +66,15 @@ static bool take_body(struct conn *c, const struct request *r, const char *p, si
 
 size_t input_take(struct conn *c, char *p, size_t *n, struct request *r)
 {
-    size_t body;
+    size_t body = 0;
     struct request_limits limits = limits_of(c->server->config);
     if (c->head_length) /* the same head once more, instead of keeping what was read of it */
         request_parse(p, c->head_length, &(size_t){0}, &limits, r);
     else
         c->head_length = take_head(c, p, *n, r);
     size_t head = c->head_length;
-    bool whole = head && take_body(c, r, p + head, *n - head, &body);
+    bool whole =
+        head && (c->body.state == BODY_DONE || take_body(c, r, p + head, *n - head, &body));
     if (c->closing)
         return *n;
     if (head == 0)

@@ -2,7 +2,7 @@
 #include "host.h"
 #include "scan.h"
 
-enum { TCHAR = 1, TARGET = 2 };
+enum { TCHAR = 1, TARGET = 2, PATH = 4 /* without escapes */ };
 enum { EMPTY_LINES_MAX = 4, NAME_MAX_LENGTH = 19, VERSION_LENGTH = 10 /* " HTTP/1.1" and a CR */ };
 
 static unsigned char classes[256]; /* a bit per class that the octet is in */
@@ -16,10 +16,12 @@ static void add(unsigned char class, const char *octets)
 /* Before main(), and never written again. */
 __attribute__((constructor)) static void fill_classes(void)
 {
-    add(TCHAR | TARGET,
-        "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!$%&'*+-._~");
+    add(TCHAR | TARGET | PATH,
+        "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!$&'*+-._~");
+    add(TCHAR | TARGET, "%");
     add(TCHAR, "#^`|");
-    add(TARGET, "()*,/:;=?@[]^{|}");
+    add(TARGET | PATH, "()*,/:;=@[]^{|}");
+    add(TARGET, "?");
 }
 
 static bool in_class(char c, unsigned class)
@@ -192,9 +194,10 @@ static enum field field_of(struct str s)
 
 bool request_each(const struct request *r, enum field f, size_t *at, struct str *value)
 {
-    while (*at < r->count && r->lines[*at].field != f)
+    const struct fields *fields = r->fields;
+    while (*at < fields->count && fields->lines[*at].field != f)
         ++*at;
-    if (*at == r->count)
+    if (*at == fields->count)
         return false;
     *value = request_value(r, (*at)++);
     return true;
@@ -205,16 +208,16 @@ bool request_each(const struct request *r, enum field f, size_t *at, struct str 
 static int parse_framing(struct request *r)
 {
     const unsigned lengths = 1U << FIELD_CONTENT_LENGTH | 1U << FIELD_TRANSFER_ENCODING;
-    if ((r->repeated & lengths) || (r->seen & lengths) == lengths)
+    if ((r->fields->repeated & lengths) || (r->fields->seen & lengths) == lengths)
         return 400;
     if (request_has(r, FIELD_CONTENT_LENGTH) &&
-        !str_number(r->value[FIELD_CONTENT_LENGTH], &r->length))
+        !str_number(r->fields->value[FIELD_CONTENT_LENGTH], &r->length))
         return 400;
     if (r->length == UINT64_MAX)
         return 400;
     if (!request_has(r, FIELD_TRANSFER_ENCODING))
         return 0;
-    struct str value = r->value[FIELD_TRANSFER_ENCODING];
+    struct str value = r->fields->value[FIELD_TRANSFER_ENCODING];
     r->chunked = str_ieq(value, STR("chunked"));
     if (r->http_1_0 || r->chunked)
         return r->http_1_0 ? 400 : 0;
@@ -257,7 +260,8 @@ static int parse_expect(struct request *r)
 static int check_fields(struct request *r)
 {
     bool host = request_has(r, FIELD_HOST);
-    if (host ? request_repeats(r, FIELD_HOST) || !host_valid(r->value[FIELD_HOST]) : !r->http_1_0)
+    if (host ? request_repeats(r, FIELD_HOST) || !host_valid(r->fields->value[FIELD_HOST])
+             : !r->http_1_0)
         return 400;
     int status = parse_framing(r);
     if (status)
@@ -268,28 +272,32 @@ static int check_fields(struct request *r)
     return request_has(r, FIELD_EXPECT) && !r->http_1_0 ? parse_expect(r) : 0;
 }
 
+/* The fields of the head that was read last, unless they were remembered. */
+static struct line own_lines[REQUEST_FIELDS_MAX];
+static struct fields own = {.lines = own_lines};
+
 /* One field line without its end; 0, or the status to refuse it with. */
-static int parse_field(struct request *r, struct str s)
+static int parse_field(struct str s)
 {
     struct str name;
     struct str value = s;
     if (!cut(&value, span(s, TCHAR, '-'), ':', &name))
         return 400;
     value = str_trim(value);
-    if (r->count == REQUEST_FIELDS_MAX)
+    if (own.count == REQUEST_FIELDS_MAX)
         return 431;
     enum field f = field_of(name);
-    r->lines[r->count++] = (struct line){.name = (uint16_t)(name.p - r->head),
-                                         .name_length = (uint16_t)name.n,
-                                         .value = (uint16_t)(value.p - r->head),
-                                         .value_length = (uint16_t)value.n,
-                                         .field = (unsigned char)f};
+    own_lines[own.count++] = (struct line){.name = (uint16_t)(name.p - own.text),
+                                           .name_length = (uint16_t)name.n,
+                                           .value = (uint16_t)(value.p - own.text),
+                                           .value_length = (uint16_t)value.n,
+                                           .field = (unsigned char)f};
     if (f == FIELD_OTHER)
         return 0;
-    if (!request_has(r, f))
-        r->value[f] = value;
-    r->repeated |= r->seen & 1U << f;
-    r->seen |= 1U << f;
+    if ((own.seen >> f & 1U) == 0)
+        own.value[f] = value;
+    own.repeated |= own.seen & 1U << f;
+    own.seen |= 1U << f;
     return 0;
 }
 
@@ -314,29 +322,27 @@ static long incomplete(const char *p, size_t n, size_t at, size_t first,
 
 static void clear(struct request *r, const char *p)
 {
-    r->http_1_0 = r->keep_alive = r->expects_continue = r->chunked = false;
+    r->http_1_0 = r->keep_alive = r->expects_continue = r->chunked = r->plain = false;
     r->refusal = 0;
     r->length = 0;
-    r->seen = r->repeated = 0;
-    r->count = 0;
     r->method = METHOD_UNKNOWN;
-    r->head = p;
     r->line = r->name = r->target = (struct str){p, 0};
+    r->fields = &own;
+    own.seen = own.repeated = 0;
+    own.count = 0;
+    own.text = p;
 }
 
 /* Fields that came lately, each with the empty line behind them: clients send the same ones with
  * many requests. The same octets mean the same again, so they are compared instead of read. Only
  * those of a request of HTTP/1.1 without body that is not refused. */
-enum { MEMOS = 8, MEMO_SIZE = 1024, MEMO_LINES = 24 };
+enum { MEMOS = 8, MEMO_SIZE = 1024, MEMO_LINES = 24, PLAIN_MAX = 1024 };
 
 static struct memo {
     size_t n; /* 0: none */
     bool keep_alive;
-    unsigned seen;
-    unsigned repeated;
-    size_t count;
-    struct str value[FIELD_OTHER];
-    struct line lines[MEMO_LINES]; /* they count from `text` */
+    struct fields fields;
+    struct line lines[MEMO_LINES];
     char text[MEMO_SIZE];
 } memos[MEMOS];
 
@@ -360,16 +366,10 @@ static const struct memo *find_memo(struct str s)
     return m;
 }
 
-/* Its slices are of the memo, until the next request is read. */
 static void recall(struct request *r, const struct memo *m)
 {
     r->keep_alive = m->keep_alive;
-    r->seen = m->seen;
-    r->repeated = m->repeated;
-    r->count = m->count;
-    r->head = m->text;
-    memcpy(r->value, m->value, sizeof r->value);
-    memcpy(r->lines, m->lines, m->count * sizeof *r->lines);
+    r->fields = &m->fields;
 }
 
 /* `s` are the fields of `r`. */
@@ -377,21 +377,21 @@ static void remember(const struct request *r, struct str s, size_t come)
 {
     bool body = r->chunked || request_has(r, FIELD_CONTENT_LENGTH);
     if (r->refusal || r->http_1_0 || body || r->expects_continue || s.n > MEMO_SIZE ||
-        r->count > MEMO_LINES)
+        own.count > MEMO_LINES)
         return;
     struct memo *m = latest_memo = &memos[come % MEMOS];
-    ptrdiff_t offset = s.p - r->head;
+    ptrdiff_t offset = s.p - own.text;
     m->n = s.n;
     m->keep_alive = r->keep_alive;
-    m->seen = r->seen;
-    m->repeated = r->repeated;
-    m->count = r->count;
+    m->fields = own;
+    m->fields.text = m->text;
+    m->fields.lines = m->lines;
     memcpy(m->text, s.p, s.n);
     for (enum field f = 0; f < FIELD_OTHER; f++)
         if (request_has(r, f))
-            m->value[f] = (struct str){m->text + (r->value[f].p - s.p), r->value[f].n};
-    for (size_t i = 0; i < r->count; i++) {
-        m->lines[i] = r->lines[i];
+            m->fields.value[f].p = m->text + (own.value[f].p - s.p);
+    for (size_t i = 0; i < own.count; i++) {
+        m->lines[i] = own_lines[i];
         m->lines[i].name = (uint16_t)(m->lines[i].name - offset);
         m->lines[i].value = (uint16_t)(m->lines[i].value - offset);
     }
@@ -409,9 +409,44 @@ static const char *line_end(const char *p, const char *end, bool *good)
     return lf ? lf + 1 : NULL;
 }
 
+/* What most requests are, read without a look at each part: GET of a plain path by HTTP/1.1, and
+ * fields that are known. The length of the head, or 0 when it is none of these. */
+static size_t parse_plain(const char *p, size_t n, const struct request_limits *limits,
+                          struct request *r)
+{
+    static const char method[] = "GET ";
+    static const char version[] = " HTTP/1.1\r\n";
+    const size_t method_length = sizeof method - 1;
+    const size_t version_length = sizeof version - 1;
+    if (n < method_length || memcmp(p, method, method_length) != 0)
+        return 0;
+    struct str path = {p + method_length, n - method_length};
+    path.n = span(path, PATH, '9');
+    size_t line = method_length + path.n + version_length;
+    if (path.n == 0 || path.p[0] != '/' || path.n > PLAIN_MAX || line > limits->line ||
+        n - method_length - path.n < SCANNED_BEHIND ||
+        memcmp(path.p + path.n, version, version_length) != 0 || !scan_plain_path(path.p, path.n))
+        return 0;
+    const struct memo *m = find_memo((struct str){p + line, n - line});
+    if (m == NULL || line + m->n > limits->head)
+        return 0;
+    clear(r, p);
+    r->plain = true;
+    r->method = METHOD_GET;
+    r->line.n = line - 2;
+    r->name.n = method_length - 1;
+    r->target = r->path = path;
+    r->query = (struct str){path.p + path.n, 0};
+    recall(r, m);
+    return line + m->n;
+}
+
 long request_parse(const char *p, size_t n, size_t *scanned, const struct request_limits *limits,
                    struct request *r)
 {
+    size_t plain = parse_plain(p, n, limits, r);
+    if (plain)
+        return (long)plain;
     size_t first = request_empty_lines(p, n);
     clear(r, p);
     if (n == first || (n == first + 1 && p[first] == '\r'))
@@ -444,7 +479,7 @@ long request_parse(const char *p, size_t n, size_t *scanned, const struct reques
         if (at == first)
             r->line = line;
         if (r->refusal == 0)
-            r->refusal = at == first ? parse_line(r) : good ? parse_field(r, line) : 400;
+            r->refusal = at == first ? parse_line(r) : good ? parse_field(line) : 400;
         if (at == first && r->refusal == 0 && !r->http_1_0) {
             fields = (struct str){next, (size_t)(p + n - next)};
             const struct memo *m = find_memo(fields);

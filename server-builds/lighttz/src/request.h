@@ -1,5 +1,5 @@
 /* The request head: found, checked and cut into slices in one pass. Nothing here allocates. Slices
- * of `struct request` are good until the next head is read. */
+ * and fields of `struct request` are good until the next head is read. */
 #pragma once
 
 #include "str.h"
@@ -42,6 +42,15 @@ struct line {
     unsigned char field; /* enum field */
 };
 
+struct fields {
+    unsigned seen;     /* bit per enum field */
+    unsigned repeated; /* bit per enum field that came more than once */
+    size_t count;
+    const char *text;              /* what the lines' offsets count from */
+    const struct line *lines;      /* all of them */
+    struct str value[FIELD_OTHER]; /* the first value, where `seen` */
+};
+
 struct request {
     int refusal; /* the status to refuse it with, or 0 */
     enum method method;
@@ -49,18 +58,14 @@ struct request {
     bool keep_alive;
     bool expects_continue;
     bool chunked;
-    uint64_t length;               /* of the body, when not chunked */
-    struct str line;               /* the request line, for the log */
-    struct str name;               /* the method's */
-    struct str target;             /* as sent */
-    struct str path;               /* still encoded; empty for "*" */
-    struct str query;              /* with its "?", or empty */
-    unsigned seen;                 /* bit per enum field */
-    unsigned repeated;             /* bit per enum field that came more than once */
-    struct str value[FIELD_OTHER]; /* the first value, where `seen` */
-    const char *head;              /* what the lines' offsets count from */
-    size_t count;
-    struct line lines[REQUEST_FIELDS_MAX];
+    bool plain;        /* its path is what target_decode() would make of it */
+    uint64_t length;   /* of the body, when not chunked */
+    struct str line;   /* the request line, for the log */
+    struct str name;   /* the method's */
+    struct str target; /* as sent */
+    struct str path;   /* still encoded; empty for "*" */
+    struct str query;  /* with its "?", or empty */
+    const struct fields *fields;
 };
 
 struct request_limits {
@@ -84,25 +89,32 @@ long request_parse(const char *p, size_t n, size_t *scanned, const struct reques
 
 static inline bool request_has(const struct request *r, enum field f)
 {
-    return (r->seen >> f & 1U) != 0;
+    return (r->fields->seen >> f & 1U) != 0;
 }
 
 static inline bool request_repeats(const struct request *r, enum field f)
 {
-    return (r->repeated >> f & 1U) != 0;
+    return (r->fields->repeated >> f & 1U) != 0;
 }
 
 /* Whether an octet may stand in a token: a method, a field name. */
 bool is_tchar(char c);
 
+static inline bool request_has_body(const struct request *r)
+{
+    return r->chunked || r->length;
+}
+
 static inline struct str request_name(const struct request *r, size_t i)
 {
-    return (struct str){r->head + r->lines[i].name, r->lines[i].name_length};
+    const struct line *line = &r->fields->lines[i];
+    return (struct str){r->fields->text + line->name, line->name_length};
 }
 
 static inline struct str request_value(const struct request *r, size_t i)
 {
-    return (struct str){r->head + r->lines[i].value, r->lines[i].value_length};
+    const struct line *line = &r->fields->lines[i];
+    return (struct str){r->fields->text + line->value, line->value_length};
 }
 
 /* Walks the values of one field; start with `at` = 0. */

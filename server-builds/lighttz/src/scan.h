@@ -87,8 +87,10 @@ static inline const char *scan_text(const char *p, const char *end)
     }
 }
 
+enum { SCANNED_BEHIND = 17 };
+
 /* Whether the `n` octets at `p` are a path without escapes, NUL, empty segments and those that
- * begin with a dot. Behind them 16 more may be read, whatever they are. */
+ * begin with a dot. Behind them SCANNED_BEHIND more may be read, whatever they are. */
 static inline bool scan_plain_path(const char *p, size_t n)
 {
     size_t at = 0;

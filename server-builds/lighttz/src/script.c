@@ -253,7 +253,7 @@ static void set_str(lua_State *lua, const char *key, struct str value)
 static void push_fields(lua_State *lua, const struct request *r)
 {
     lua_newtable(lua);
-    for (size_t at = 0; at < r->count; at++) {
+    for (size_t at = 0; at < r->fields->count; at++) {
         luaL_Buffer b;
         struct str name = request_name(r, at);
         struct str value = request_value(r, at);

@@ -44,28 +44,28 @@ static void serve_file(struct conn *c, const struct request *r, struct str path,
         respond_not_modified(c, r, f);
     else if (status != 200)
         respond_status(c, r, status);
-    else if (wants_ranges(r, f) && range_parse(r->value[FIELD_RANGE], f->size, &ranges) != 200)
+    else if (wants_ranges(r, f) &&
+             range_parse(r->fields->value[FIELD_RANGE], f->size, &ranges) != 200)
         respond_ranges(c, r, f, &ranges);
     else
         respond_file(c, r, f, more);
 }
 
-static bool is_scripts(const struct conn *c, const struct request *r, char *path, size_t *n)
+static bool is_scripts(const struct conn *c, struct str path)
 {
-    return c->server->script && !c->status_page && target_decode(r->path, path, n) == 0 &&
-           script_takes(c->server->config, (struct str){path, *n});
+    return c->server->script && !c->status_page && script_takes(c->server->config, path);
 }
 
 bool serve_calls_script(const struct conn *c, const struct request *r)
 {
-    char path[TARGET_PATH_MAX];
-    size_t n;
-    return is_scripts(c, r, path, &n);
+    char text[TARGET_PATH_MAX];
+    struct str path = {text, 0};
+    return c->server->script && target_decode(r->path, text, &path.n) == 0 && is_scripts(c, path);
 }
 
 bool serve_needs_body(const struct conn *c, const struct request *r)
 {
-    return (r->chunked || r->length) && serve_calls_script(c, r);
+    return request_has_body(r) && serve_calls_script(c, r);
 }
 
 bool serve_before_body(struct conn *c, const struct request *r, bool body_has_come)
@@ -114,13 +114,12 @@ static void serve_script(struct conn *c, const struct request *r, struct str pat
         respond_status(c, r, 500);
 }
 
-void serve(struct conn *c, const struct request *r, bool more)
+/* `status`: what decoding the path came to. */
+static void serve_path(struct conn *c, const struct request *r, struct str path, int status,
+                       bool more)
 {
-    char path[TARGET_PATH_MAX];
-    size_t n = 0;
-    int status = r->path.n ? target_decode(r->path, path, &n) : 0;
-    if (is_scripts(c, r, path, &n))
-        serve_script(c, r, (struct str){path, n});
+    if (status == 0 && is_scripts(c, path))
+        serve_script(c, r, path);
     else if (r->method == METHOD_REFUSED || r->method == METHOD_UNKNOWN)
         respond_status(c, r, r->method == METHOD_REFUSED ? 405 : 501);
     else if (status == 400)
@@ -132,5 +131,22 @@ void serve(struct conn *c, const struct request *r, bool more)
     else if (c->status_page)
         respond_page(c, r);
     else
-        serve_file(c, r, (struct str){path, n}, more);
+        serve_file(c, r, path, more);
+}
+
+static __attribute__((noinline)) void decode_and_serve(struct conn *c, const struct request *r,
+                                                       bool more)
+{
+    char text[TARGET_PATH_MAX];
+    struct str path = {text, 0};
+    int status = r->path.n ? target_decode(r->path, text, &path.n) : 0;
+    serve_path(c, r, path, status, more);
+}
+
+void serve(struct conn *c, const struct request *r, bool more)
+{
+    if (r->plain)
+        serve_path(c, r, r->path, 0, more);
+    else
+        decode_and_serve(c, r, more);
 }

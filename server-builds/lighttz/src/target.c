@@ -1,8 +1,6 @@
 #include "target.h"
 #include "scan.h"
 
-enum { SCANNED_BEHIND = 17 };
-
 /* Ends the segment that starts at `start`; false when ".." climbs above the root. */
 static bool end_segment(const char *out, size_t start, size_t *n)
 {

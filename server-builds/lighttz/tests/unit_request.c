@@ -2,6 +2,7 @@
 #include "negotiate.h"
 #include "request.h"
 #include "scan.h"
+#include "target.h"
 #include "unit.h"
 #include <stdio.h>
 
@@ -166,8 +167,8 @@ static void test_request_parts(void)
     check(status_of(text, sizeof text - 1, &r) == 0, "request", text);
     check(str_eq(r.path, STR("/p%20q")) && str_eq(r.query, STR("?a=?b")), "target", text);
     check(r.http_1_0 && r.keep_alive && r.method == METHOD_GET, "version", text);
-    check(str_eq(r.value[FIELD_REFERER], STR("r")), "trimmed value", text);
-    check(r.repeated == 1U << FIELD_ACCEPT_ENCODING, "repeated field", text);
+    check(str_eq(r.fields->value[FIELD_REFERER], STR("r")), "trimmed value", text);
+    check(r.fields->repeated == 1U << FIELD_ACCEPT_ENCODING, "repeated field", text);
     check(negotiate(&r, 1U << ENCODING_BR | 1U << ENCODING_GZIP) == ENCODING_BR, "both lines",
           text);
 }
@@ -200,11 +201,12 @@ static void test_lines(void)
         n += (size_t)sprintf(text + n, "%s: \t%s \r\n", rows[i].name, rows[i].value);
     n += (size_t)sprintf(text + n, "\r\n");
     struct request r;
-    check(status_of(text, n, &r) == 0 && r.count == sizeof rows / sizeof *rows, "lines", text);
-    for (size_t i = 0; i < r.count; i++)
+    check(status_of(text, n, &r) == 0 && r.fields->count == sizeof rows / sizeof *rows, "lines",
+          text);
+    for (size_t i = 0; i < r.fields->count; i++)
         check(str_eq(request_name(&r, i), str_of(rows[i].name)) &&
                   str_eq(request_value(&r, i), str_of(rows[i].value)) &&
-                  r.lines[i].field == rows[i].field,
+                  r.fields->lines[i].field == rows[i].field,
               "line", rows[i].name);
     size_t at = 0;
     struct str value;
@@ -277,32 +279,96 @@ static void test_negotiation(void)
     }
 }
 
+/* A copy that outlives the next request. */
+struct kept {
+    struct request r;
+    struct fields fields;
+    struct line lines[REQUEST_FIELDS_MAX];
+};
+
+static void keep_fields(struct kept *k)
+{
+    k->fields = *k->r.fields;
+    memcpy(k->lines, k->fields.lines, k->fields.count * sizeof *k->lines);
+    k->fields.lines = k->lines;
+    k->r.fields = &k->fields;
+}
+
+static bool same_fields(const struct request *r, const struct request *s)
+{
+    const struct fields *a = r->fields;
+    const struct fields *b = s->fields;
+    bool alike = a->count == b->count && a->seen == b->seen && a->repeated == b->repeated &&
+                 r->length == s->length && r->chunked == s->chunked;
+    for (size_t i = 0; alike && i < a->count; i++)
+        alike = str_eq(request_name(r, i), request_name(s, i)) &&
+                str_eq(request_value(r, i), request_value(s, i)) &&
+                a->lines[i].field == b->lines[i].field;
+    for (enum field f = 0; alike && f < FIELD_OTHER; f++)
+        alike = !request_has(r, f) || str_eq(a->value[f], b->value[f]);
+    return alike;
+}
+
 /* The fields of `text` as they are read, and as they are remembered behind another line. */
 static void remembered(const char *line, const char *fields, const char *other_line, bool is)
 {
-    char text[2][1024];
-    struct request r[2];
+    static char text[2][1024];
+    static struct kept k[2];
     size_t n = 0;
     for (int i = 0; i < 2; i++) {
         n = (size_t)snprintf(text[i], sizeof text[i], "%s\r\n%s\r\n", i ? other_line : line,
                              fields);
-        long end = request_parse(text[i], n, &(size_t){0}, &limits, &r[i]);
+        long end = request_parse(text[i], n, &(size_t){0}, &limits, &k[i].r);
         check(end == (long)n, "the length of a head", text[i]);
+        keep_fields(&k[i]);
     }
-    check((r[1].head != text[1]) == is, "whether it is remembered", text[1]);
-    if (r[0].refusal || r[1].refusal)
+    check((k[1].fields.text != text[1]) == is, "whether it is remembered", text[1]);
+    if (k[0].r.refusal || k[1].r.refusal)
         return;
-    bool alike = r[0].count == r[1].count && r[0].seen == r[1].seen &&
-                 r[0].repeated == r[1].repeated && r[0].length == r[1].length &&
-                 r[0].chunked == r[1].chunked;
-    for (size_t i = 0; alike && i < r[0].count; i++)
-        alike = str_eq(request_name(&r[0], i), request_name(&r[1], i)) &&
-                str_eq(request_value(&r[0], i), request_value(&r[1], i)) &&
-                r[0].lines[i].field == r[1].lines[i].field;
-    for (enum field f = 0; alike && f < FIELD_OTHER; f++)
-        alike = !request_has(&r[0], f) || str_eq(r[0].value[f], r[1].value[f]);
-    check(alike, "what is remembered is what was read", text[1]);
-    check(str_eq(r[1].line, (struct str){text[1], strlen(other_line)}), "its own line", text[1]);
+    check(same_fields(&k[0].r, &k[1].r), "what is remembered is what was read", text[1]);
+    check(str_eq(k[1].r.line, (struct str){text[1], strlen(other_line)}), "its own line", text[1]);
+}
+
+/* What is read by the shortcut for plain requests is what is read step by step. */
+static void test_plain_requests(void)
+{
+    static const struct {
+        const char *target;
+        bool plain;
+    } rows[] = {{"/", true},          {"/a/b-c.html", true}, {"/(a)_~;b=[1]!/x:@", true},
+                {"/a%20b", false},    {"/a?b", false},       {"//a", false},
+                {"/a/../b", false},   {"/.a", false},        {"*", false},
+                {"http://a/b", false}};
+    static const char fields[] = "Host: plain\r\nReferer: x\r\n\r\n";
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[2][256];
+        char decoded[TARGET_PATH_MAX];
+        struct kept k[2];
+        for (int j = 0; j < 2; j++) {
+            /* An empty line before it: the shortcut takes none. */
+            int n = sprintf(text[j], "%sGET %s HTTP/1.1\r\n%s", j ? "" : "\r\n", rows[i].target,
+                            fields);
+            const char *p = guarded(text[j], (size_t)n);
+            long end = request_parse(p, (size_t)n, &(size_t){0}, &limits, &k[j].r);
+            check(end == n, "the length of a head", text[j]);
+            memcpy(text[j], p, (size_t)n);
+            keep_fields(&k[j]);
+        }
+        const struct request *r = &k[0].r;
+        const struct request *s = &k[1].r;
+        size_t n = 0;
+        check(!r->plain && s->plain == rows[i].plain, "whether it is plain", rows[i].target);
+        check(r->refusal == s->refusal && r->method == s->method && r->http_1_0 == s->http_1_0 &&
+                  r->keep_alive == s->keep_alive && r->line.n == s->line.n &&
+                  r->name.n == s->name.n && r->target.n == s->target.n && r->path.n == s->path.n &&
+                  r->query.n == s->query.n && same_fields(r, s),
+              "as step by step", rows[i].target);
+        if (s->plain)
+            check(str_eq(s->path, str_of(rows[i].target)) &&
+                      target_decode(s->path, decoded, &n) == 0 &&
+                      str_eq(s->path, (struct str){decoded, n}),
+                  "decoded already", rows[i].target);
+    }
 }
 
 static void test_remembered_fields(void)
@@ -321,7 +387,8 @@ static void test_remembered_fields(void)
     struct request r;
     char *end = stpcpy(text + strlen(text), fields);
     size_t n = (size_t)(stpcpy(end, "\r\n") - text);
-    check(request_parse(guarded(text, n), n, &(size_t){0}, &limits, &r) == (long)n && r.count == 5,
+    check(request_parse(guarded(text, n), n, &(size_t){0}, &limits, &r) == (long)n &&
+              r.fields->count == 5,
           "a head right before the guard page", text);
     struct request_limits less = {200, n - 1};
     check(request_parse(text, n, &(size_t){0}, &less, &r) == -431, "its limit stays", text);
@@ -329,7 +396,8 @@ static void test_remembered_fields(void)
           "it must be whole", text);
     for (int i = 0; i < 3; i++) /* others behind it */
         n = (size_t)(stpcpy(text + n, "GET / HTTP/1.1\r\nHost: m\r\n\r\n") - text);
-    check(request_parse(text, n, &(size_t){0}, &limits, &r) == end + 2 - text && r.head != text,
+    check(request_parse(text, n, &(size_t){0}, &limits, &r) == end + 2 - text &&
+              r.fields->text != text,
           "with others behind it", text);
 }
 
@@ -360,6 +428,7 @@ static void test_plain_paths(void)
 void test_request_heads(void)
 {
     test_remembered_fields();
+    test_plain_requests();
     test_plain_paths();
     test_requests();
     test_limits();
