@@ -14,6 +14,7 @@ struct cache {
     struct root root;
     size_t entries;
     size_t bytes;
+    double trusted; /* seconds after a look at a file */
     cache_make_room *make_room;
     void *context;
     TAILQ_HEAD(uses, file) use; /* the latest look first */
@@ -82,7 +83,7 @@ static void link_file(struct cache *c, struct file *f)
 
 bool cache_age(struct cache *c, double now)
 {
-    double before = now - 1 - (double)AGE * (double)c->root.config->revalidate / 1000;
+    double before = now - 1 - (double)AGE * c->trusted;
     struct file *f; /* the latest look first, but for second chances */
     for (int left = AGE_BATCH; left; left--) {
         if ((f = TAILQ_LAST(&c->use, uses)) == NULL || f->checked >= before)
@@ -157,7 +158,7 @@ int cache_get(struct cache *c, struct str path, enum encoding encoding, double n
             str_eq(path, (struct str){f->key, f->key_length}))
             break;
     *file = f;
-    if (f && (now - f->checked) * 1000 < (double)c->root.config->revalidate) {
+    if (f && now - f->checked < c->trusted) {
         f->used = true;
         return 200;
     }
@@ -197,6 +198,7 @@ struct cache *cache_open(const struct config *config, cache_make_room *make_room
     c->make_room = make_room;
     c->context = context;
     c->root.config = config;
+    c->trusted = (double)config->revalidate / 1000;
     c->root.fd = open(config->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (c->root.fd >= 0 && file_confines(&c->root))
         return c;

@@ -163,11 +163,12 @@ static void wait_for_turn(struct conn *c)
 /* Decides what the connection waits for. */
 static void settle(struct conn *c)
 {
-    if (!output_waits(c))
+    bool waits = output_waits(c);
+    if (!waits)
         respond_end(c);
     if (c->failed)
         conn_close(c);
-    else if (output_waits(c))
+    else if (waits)
         wait_for_reader(c);
     else if (c->closing)
         finish(c);
@@ -232,7 +233,7 @@ static void process(struct conn *c, size_t n)
         else
             respond_refusal(c, NULL, 503);
     }
-    if (!output_waits(c) && !c->failed)
+    if (s->out_length && !output_waits(c) && !c->failed)
         output_flush(c);
     if (c->requests > requests && !c->status_page) /* reading the times does not change them */
         count_time(s, c->requests - requests);

@@ -53,11 +53,10 @@ bool file_is(const struct file *f, const struct stat *st)
            same_time(f->mtime, st->st_mtim) && same_time(f->ctime, st->st_ctim);
 }
 
-bool file_unchanged(const struct file *f)
+bool file_still_is(const struct file *f)
 {
     struct stat st;
-    return f->fd < 0 ||
-           (fstat(f->fd, &st) == 0 && f->size == st.st_size && same_time(f->mtime, st.st_mtim));
+    return fstat(f->fd, &st) == 0 && f->size == st.st_size && same_time(f->mtime, st.st_mtim);
 }
 
 void file_hold(struct file *f)

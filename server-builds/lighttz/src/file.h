@@ -66,7 +66,13 @@ bool file_neighbours(const struct root *root, struct str path, unsigned *neighbo
 bool file_is(const struct file *file, const struct stat *st);
 
 /* False when the open file no longer is what its header says. */
-bool file_unchanged(const struct file *file);
+bool file_still_is(const struct file *file);
+
+/* What is in memory does not change. */
+static inline bool file_unchanged(const struct file *file)
+{
+    return file->fd < 0 || file_still_is(file);
+}
 
 size_t file_weight(const struct file *file);
 void file_hold(struct file *file);

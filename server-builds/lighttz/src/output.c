@@ -112,7 +112,8 @@ void output_format(struct conn *c, const char *format, ...)
 
 void output_send(struct conn *c, struct str s)
 {
-    flush_batch(c);
+    if (c->server->out_length)
+        flush_batch(c);
     push(c, s.p, s.n);
 }
 
@@ -179,11 +180,6 @@ bool output_flush(struct conn *c)
 uint64_t output_end(const struct conn *c)
 {
     return c->sent + (c->out_length - c->out_at) + c->server->out_length;
-}
-
-bool output_waits(const struct conn *c)
-{
-    return c->out || c->file || c->parts;
 }
 
 void output_drop(struct conn *c)

@@ -26,6 +26,9 @@ bool output_flush(struct conn *c);
 uint64_t output_end(const struct conn *c);
 
 /* Whether something waits for the socket. */
-bool output_waits(const struct conn *c);
+static inline bool output_waits(const struct conn *c)
+{
+    return c->out || c->file || c->parts;
+}
 
 void output_drop(struct conn *c);

@@ -358,12 +358,9 @@ static bool begins_with(struct str s, const struct memo *m)
 static const struct memo *find_memo(struct str s)
 {
     struct memo *m = &memos[s.n % MEMOS];
-    if (m->n != s.n || !begins_with(s, m))
-        m = latest_memo;
-    if (!begins_with(s, m))
-        return NULL;
-    latest_memo = m;
-    return m;
+    if (m->n == s.n && begins_with(s, m))
+        return latest_memo = m;
+    return begins_with(s, latest_memo) ? latest_memo : NULL;
 }
 
 static void recall(struct request *r, const struct memo *m)
@@ -425,7 +422,8 @@ static size_t parse_plain(const char *p, size_t n, const struct request_limits *
     size_t line = method_length + path.n + version_length;
     if (path.n == 0 || path.p[0] != '/' || path.n > PLAIN_MAX || line > limits->line ||
         n - method_length - path.n < SCANNED_BEHIND ||
-        memcmp(path.p + path.n, version, version_length) != 0 || !scan_plain_path(path.p, path.n))
+        memcmp(path.p + path.n, version, 8) != 0 || /* two words that overlap */
+        memcmp(path.p + path.n + 3, version + 3, 8) != 0 || !scan_plain_path(path.p, path.n))
         return 0;
     const struct memo *m = find_memo((struct str){p + line, n - line});
     if (m == NULL || line + m->n > limits->head)

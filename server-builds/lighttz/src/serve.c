@@ -53,7 +53,7 @@ static void serve_file(struct conn *c, const struct request *r, struct str path,
 
 static bool is_scripts(const struct conn *c, struct str path)
 {
-    return c->server->script && !c->status_page && script_takes(c->server->config, path);
+    return !c->status_page && script_takes(c->server->config, path);
 }
 
 bool serve_calls_script(const struct conn *c, const struct request *r)
@@ -118,7 +118,7 @@ static void serve_script(struct conn *c, const struct request *r, struct str pat
 static void serve_path(struct conn *c, const struct request *r, struct str path, int status,
                        bool more)
 {
-    if (status == 0 && is_scripts(c, path))
+    if (c->server->script && status == 0 && is_scripts(c, path))
         serve_script(c, r, path);
     else if (r->method == METHOD_REFUSED || r->method == METHOD_UNKNOWN)
         respond_status(c, r, r->method == METHOD_REFUSED ? 405 : 501);

@@ -43,7 +43,7 @@ static uint64_t bound_of(unsigned bucket)
 void stats_time(struct stats *stats, enum timing timing, double seconds, uint64_t n)
 {
     struct histogram *h = &stats->timing[timing];
-    uint64_t ns = seconds > 0 ? (uint64_t)(seconds * 1e9) : 0;
+    uint64_t ns = seconds > 0 ? (uint64_t)(int64_t)(seconds * 1e9) : 0;
     uint64_t half_us = ns ? (ns - 1) / 500 : 0;
     unsigned bucket = 0;
     if (half_us >= 2) {
