@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from bench import PROBES, SIZES, Bench, Cell, Sample, make_site, quantile_us
 
-from vmtoll.analysis.judge import Evidence, Family, in_ratio
+from vmtoll.analysis.judge import Evidence, Family
 from vmtoll.analysis.pairs import Bounds
 from vmtoll.model.metric import CPU
 from vmtoll.statistics.series import Series
@@ -42,10 +42,11 @@ def judge(title: str, rows: Sequence[Row], margin: float) -> None:
     print(f"\n{title}\n\n| cell | blocks | lighttz, us | probe, us | ratio | interval | within {margin:.0%} |")
     print("|---|---|---|---|---|---|---|")
     for row, judgement in zip(rows, Family(evidence, margin).judge(), strict=True):
-        ratio = in_ratio(judgement.estimate or 0.0, judgement.interval, -1)
-        ends = "–" if ratio.low is None or ratio.high is None else f"{ratio.low:.2f}–{ratio.high:.2f}"
+        ratio = judgement.estimate
+        low, high = (ratio and ratio.ends) or (0.0, math.inf)
+        found = f"{ratio.value if ratio else math.nan:.2f} | {low:.2f}–{high:.2f}"
         medians = " | ".join(f"{statistics.median(values):.2f}" for values in (row.ours, row.theirs))
-        print(f"| {row.name} | {len(row.ours)} | {medians} | {ratio.ratio:.2f} | {ends} | {judgement.kind} |")
+        print(f"| {row.name} | {len(row.ours)} | {medians} | {found} | {judgement.kind} |")
 
 
 def sample(bench: Bench, name: str, cell: Cell) -> Sample:
