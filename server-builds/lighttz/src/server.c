@@ -227,12 +227,14 @@ void server_raise_limit(const struct config *config)
 static bool start(struct server *s, const struct sockets *sockets)
 {
     s->max_connections = server_connections(s->config);
-    if (!loop_open(&s->loop) || !watch_signals(s)) {
+    bool loops = loop_open(&s->loop);
+    if (loops && !open_files(s))
+        return false;
+    /* Only now: a script that is being loaded is ended by the signal itself. */
+    if (!loops || !watch_signals(s)) {
         fprintf(stderr, "lighttz: no event loop: %s\n", strerror(errno));
         return false;
     }
-    if (!open_files(s))
-        return false;
     s->listener_count = sockets->count;
     for (unsigned i = 0; i < sockets->count; i++) {
         struct listener *l = &s->listeners[i];
