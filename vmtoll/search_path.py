@@ -73,6 +73,11 @@ def servers(shipped: Path = SERVER_BUILDS) -> SearchPath:
     return SearchPath.over(shipped, "servers", "server", "{}/server.yml")
 
 
+def runtimes(images: Path = VM_IMAGES) -> SearchPath:
+    """Container runtimes that are environments."""
+    return SearchPath.over(images / "runtimes", "runtimes", "runtime")
+
+
 def environments(images: Path = VM_IMAGES) -> SearchPath:
     """Guest profiles, and other environments of guests."""
     return SearchPath.over(images / "guests", "environments", "environment")

@@ -29,10 +29,11 @@ def clock() -> Clock:
     return {"ahead_s": wall - (before + after) / 2, "source": read(CLOCK_SOURCE)}
 
 
-def network() -> dict[str, int]:
-    """TCP's error counters since boot in this network namespace, and the segments that it sent."""
+def network(pid: str = "self") -> dict[str, int]:
+    """TCP's error counters since boot in the network namespace of a process, and the segments that it sent."""
     counters = dict.fromkeys(_COUNTERS, 0)
-    lines = [line.split() for file in ("/proc/net/snmp", "/proc/net/netstat") for line in read(file).splitlines()]
+    files = (f"/proc/{pid}/net/snmp", f"/proc/{pid}/net/netstat")
+    lines = [line.split() for file in files for line in read(file).splitlines()]
     for names, values in zip(lines[::2], lines[1::2]):
         counters.update({name: int(values[names.index(name)]) for name in _COUNTERS if name in names})
     return counters

@@ -1,11 +1,11 @@
-"""A container of this machine: its first process, and the CPU time of its control group."""
+"""A container of this machine: its processes, and the CPU time of its control group."""
 
 from __future__ import annotations
 
 import json
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ class Container:
     def __init__(self, pid: str, identity: str) -> None:
         self.pid, self.identity = pid, identity
         self.started = stat_fields(pid)[19:20]
-        self.namespace = _pid_namespace(pid)
 
     @property
     def runs(self) -> bool:
@@ -33,8 +32,14 @@ class Container:
         return bool(self.started) and stat_fields(self.pid)[19:20] == self.started
 
     def pids(self) -> list[str]:
-        """Every process of the container, by its PID namespace."""
-        return [pid for pid in all_pids() if _pid_namespace(pid) == self.namespace]
+        """Every process of the container: those of its control group, else those below what started it.
+
+        Never those of its PID namespace: gVisor's systrap leaves processes in the host's.
+        """
+        for folder in self._folders():
+            if pids := [pid for file in Path(folder).rglob("cgroup.procs") for pid in read(str(file)).split()]:
+                return pids
+        return descendants(self.pid)
 
     def usage(self) -> ContainerUsage:
         """What the container has used since its start, and the CPUs that its first process may use."""
@@ -54,6 +59,12 @@ class Container:
                 total, user, system = (int(part or 0) / 1e9 for part in parts)
                 return {"total_s": total, "user_s": user, "system_s": system, "method": "cpuacct"}
         return processes_cpu(self.pids())
+
+    def _folders(self) -> Iterator[str]:
+        """The folders of its control group, in each hierarchy that it has one in."""
+        for controllers, path in self._groups().items():
+            names = (controllers.replace("name=", ""), "cpu,cpuacct") if controllers else ("unified", "")
+            yield from (folder for name in names if Path(folder := f"/sys/fs/cgroup/{name}{path}").is_dir())
 
     def _groups(self) -> dict[str, str]:
         """Controller → the container's own group; version 2 has the empty name. Its init lives in one further below."""
@@ -113,8 +124,15 @@ def _facts(engine: str, name: str) -> dict[str, Any] | None:
     return facts[0] if facts else None
 
 
-def _pid_namespace(pid: str) -> str:
-    try:
-        return str(Path(f"/proc/{pid}/ns/pid").readlink())
-    except OSError:
-        return ""
+def descendants(pid: str) -> list[str]:
+    """The processes below the one that started this first process of a container: conmon, or Docker's shim; where that
+    has ended, this process and those below it.
+    """
+    parents = {each: "".join(stat_fields(each)[1:2]) for each in all_pids()}
+    starter = parents.get(pid, "")
+    found = {starter} if read(f"/proc/{starter}/comm").startswith(("conmon", "containerd-shim")) else {pid}
+    is_whole = False
+    while not is_whole:
+        more = {each for each, parent in parents.items() if parent in found} - found
+        found, is_whole = found | more, not more
+    return sorted(found - {starter}, key=int)

@@ -40,13 +40,13 @@ def sha256_file(path: Path, sha256: Any = None) -> str:
     return str(sha256.hexdigest())
 
 
-def fingerprint(spec: ServerSpec) -> Fingerprint:
-    """Facts that must be equal on two machines: binary, configuration, workers."""
+def fingerprint(spec: ServerSpec, root: Path = Path("/")) -> Fingerprint:
+    """Facts that must be equal on two machines: binary, configuration, workers. `root`: what their paths begin at."""
     sha256 = hashlib.sha256()
     for path in spec["configs"]:
-        sha256_file(Path(path), sha256)
+        sha256_file(root / path.lstrip("/"), sha256)
     return {
-        "binary_sha256": sha256_file(Path(spec["binary"])),
+        "binary_sha256": sha256_file(root / spec["binary"].lstrip("/")),
         "config_sha256": sha256.hexdigest(),
         "workers": spec["workers"],
     }
@@ -92,9 +92,10 @@ def _nic() -> str:
     return ", ".join(interfaces)
 
 
-def installed_packages() -> dict[str, str]:
-    """Debian package → version."""
-    listing = output_of("dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package} ${Version}\\n")
+def installed_packages(root: Path = Path("/")) -> dict[str, str]:
+    """Debian package → version, of a root file system."""
+    database = f"--admindir={root}/var/lib/dpkg"
+    listing = output_of("dpkg-query", database, "-W", "-f", "${db:Status-Abbrev} ${Package} ${Version}\\n")
     rows = [line.split() for line in listing.splitlines()]
     return {row[1]: row[2] for row in rows if len(row) == 3 and row[0].startswith("ii")}
 
@@ -150,10 +151,10 @@ def machine_facts() -> Facts:
     }
 
 
-def server_facts(spec: ServerSpec, packages: dict[str, str]) -> ServerFacts:
+def server_facts(spec: ServerSpec, packages: dict[str, str], root: Path = Path("/")) -> ServerFacts:
     """The fingerprint of a server, and the versions of its packages (None if it comes from no package)."""
     versions = [f"{name} {packages.get(name, 'absent')}" for name in spec.get("packages", [])]
-    return {**fingerprint(spec), "version": ", ".join(versions) or None}
+    return {**fingerprint(spec, root), "version": ", ".join(versions) or None}
 
 
 def libvirt_facts(uri: str, domains: Iterable[str]) -> Facts:

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TypeVar, Union
 
 from vmtoll.agent.applied import Applied
 from vmtoll.agent.changed import active_units, changes_left, clean_up
@@ -34,6 +34,7 @@ from vmtoll.agent.facts import (
     installed_packages,
     libvirt_facts,
     machine_facts,
+    release,
     server_facts,
     sysctls,
     tree_digest,
@@ -73,10 +74,12 @@ from vmtoll.agent.protocol import (
     Process,
     Reading,
     Samples,
+    SandboxOptions,
     ServerSpec,
     StartedServer,
 )  # fmt: skip
 from vmtoll.agent.sampler import Sampler
+from vmtoll.agent.sandboxes import ProcessServer, Sandbox, SandboxServer, in_network
 from vmtoll.agent.servers import CommandServer, UnitServer, confine, listens, metrics_page, threads_outside, wait_until
 from vmtoll.agent.service import ask, find
 from vmtoll.agent.telemetry import interrupts, kvm_counters, thread_seconds
@@ -84,6 +87,7 @@ from vmtoll.agent.virtual_machine import prices
 from vmtoll.agent.waits import WaitCounter, guest_waits, merge_kinds, thread_waits
 
 Answer = TypeVar("Answer")
+AnyServer = Union[UnitServer, CommandServer, SandboxServer]
 
 
 class Agent:
@@ -93,7 +97,8 @@ class Agent:
         self.root = Path("/")
         self.lock: IO[str] | None = None
         self.awake_file: IO[bytes] | None = None
-        self.servers: dict[str, UnitServer | CommandServer] = {}
+        self.sandbox: Sandbox | None = None
+        self.servers: dict[str, AnyServer] = {}
         self.started_servers: set[str] = set()
         self.commands = Commands()
         self.sampler: Sampler | None = None
@@ -122,8 +127,10 @@ class Agent:
             self.applied.apply, self.applied.revert, self.applied.keep,
         )  # fmt: skip
 
-    def op_hello(self, root: str = "/") -> dict[str, int | str]:
+    def op_hello(self, root: str = "/", sandbox: SandboxOptions | None = None) -> dict[str, int | str]:
+        """Take the folder of this agent's records, and the environment whose servers it runs in a sandbox."""
         self.root = self.applied.root = Path(root)
+        self.sandbox = Sandbox(sandbox, self.root) if sandbox else None
         return {"pid": os.getpid(), "python": sys.version.split()[0]}
 
     def op_boot(self) -> dict[str, str]:
@@ -173,11 +180,20 @@ class Agent:
         if self.lock:
             self.lock.close()
             self.lock = None
-        return changes_left(self.root, held_by)
+        left = changes_left(self.root, held_by)
+        return {**left, "servers": [*left["servers"], *self._sandboxes_left()]}
+
+    def _sandboxes_left(self) -> list[str]:
+        """The server that a killed run has left in this agent's sandbox."""
+        has_one = self.sandbox and self.sandbox.is_left()
+        return [self.sandbox.name] if self.sandbox and has_one else []
 
     def op_end_left(self) -> list[str]:
         """Clean up after a killed run; see changed.clean_up."""
-        return clean_up(self.root)
+        left = self._sandboxes_left()
+        if self.sandbox:
+            self.sandbox.remove()
+        return [*clean_up(self.root), *(f"{name} removed" for name in left)]
 
     def op_kvm_works(self, kernel: str = "") -> KvmAnswer:
         """Run code on a virtual CPU, and boot a kernel; see preflight.kvm_works."""
@@ -187,20 +203,34 @@ class Agent:
         """Return the active units among these."""
         return active_units(units)
 
+    @property
+    def files(self) -> Path:
+        """The root file system with the servers and their content."""
+        return self.sandbox.files if self.sandbox else self.root
+
+    @property
+    def system_root(self) -> Path:
+        """What the paths of a server's description begin at."""
+        return self.sandbox.files if self.sandbox else Path("/")
+
     def spec_file(self, name: str) -> Path:
-        return self.root / "etc" / "vmtoll" / "servers" / f"{name}.json"
+        return self.files / "etc" / "vmtoll" / "servers" / f"{name}.json"
 
     def spec(self, name: str) -> ServerSpec:
         """The description of a server that provisioning wrote."""
         spec: ServerSpec = json.loads(self.spec_file(name).read_text(encoding="utf-8"))
         return spec
 
-    def server(self, name: str) -> UnitServer | CommandServer:
+    def server(self, name: str) -> AnyServer:
         with self.servers_lock:
             if name not in self.servers:
-                spec = self.spec(name)
-                self.servers[name] = CommandServer(spec) if "command" in spec else UnitServer(spec)
+                self.servers[name] = self._server(self.spec(name))
             return self.servers[name]
+
+    def _server(self, spec: ServerSpec) -> AnyServer:
+        if self.sandbox:
+            return (ProcessServer if self.sandbox.is_process else SandboxServer)(spec, self.sandbox)
+        return CommandServer(spec) if "command" in spec else UnitServer(spec)
 
     def op_disclosure(self) -> dict[str, str]:
         """The machine's facts for a run's disclosure: item → text; empty if unknown."""
@@ -212,42 +242,78 @@ class Agent:
         facts = machine_facts()
         if site:
             names = sorted(p.stem for p in self.spec_file("*").parent.glob("*.json"))
-            facts["servers"] = {n: server_facts(self.spec(n), facts["packages"]) for n in names}
-            facts["content_digest"] = tree_digest(self.root / "srv" / "vmtoll" / "sites" / site)
+            if self.sandbox:
+                release_text = (self.files / "etc" / "os-release").read_text(encoding="utf-8")
+                facts |= {"packages": installed_packages(self.files), "release": release(release_text)}
+                facts |= {"sysctls": self.sandbox.settings_before()}
+                facts["runtime"] = self.sandbox.record({n: self.spec(n) for n in names})
+            facts["servers"] = {n: server_facts(self.spec(n), facts["packages"], self.system_root) for n in names}
+            facts["content_digest"] = tree_digest(self.files / "srv" / "vmtoll" / "sites" / site)
         return {**facts, **(libvirt_facts(uri, domains) if uri else {})}
 
-    def op_server_start(self, name: str, limit_s: float = 60.0, cores: int | None = None) -> StartedServer:
+    def op_server_start(
+        self, name: str, limit_s: float = 60.0, cores: int | None = None, isolation: Mapping[str, Any] | None = None
+    ) -> StartedServer:
         """Start a server and wait until its ports answer here; return its fingerprint and the kernel parameters.
 
         `cores`: use only this number of the machine's CPUs, the first ones; by default all. The answer's `cores` is
-        the number of CPUs that it may use.
+        the number of CPUs that it may use. `isolation`: parts of the sandbox's that this start replaces.
         """
+        if self.sandbox:
+            self.sandbox.isolate(isolation or {})
         spec, server = self.spec(name), self.server(name)
+        can_ask = not self.sandbox or self.sandbox.listens(spec["port"]) is not None
         closed_ports = list(spec.get("ports", [spec["port"]])) + (
             [spec["metrics"]["port"]] if "metrics" in spec else []
         )
         closed_ports += spec["tls"]["ports"] if "tls" in spec else []
+        if not can_ask:
+            closed_ports = []
         for port in closed_ports:
-            if listens(port):
+            if self.port_is_open(port):
                 raise RuntimeError(f"port {port} is already in use before {name} is started")
         self.started_servers.add(name)
         server.start(limit_s)
         begin_s = time.monotonic()
 
         def has_settled() -> bool:
-            while closed_ports and listens(
-                closed_ports[0]
+            while closed_ports and self.port_is_open(
+                closed_ports[0], name
             ):  # probe each only until it answers: a connection costs the server
                 closed_ports.pop(0)
             return not closed_ports or (time.monotonic() - begin_s > 0.5 and not server.pids())
 
-        wait_until(has_settled, limit_s, f"{name} does not listen on port {closed_ports[0]}")
+        wait_until(has_settled, limit_s, f"{name} does not listen on port {(closed_ports or [0])[0]}")
         if closed_ports:
             raise RuntimeError(f"{name} ended without listening on port {closed_ports[0]}")
         if cores:
-            self.restrict_to_cpus(name, set(sorted(os.sched_getaffinity(0))[:cores]), limit_s)
+            pids = map(int, server.pids()) if self.sandbox else [0]
+            allowed = set[int]().union(*map(os.sched_getaffinity, pids))
+            self.restrict_to_cpus(name, set(sorted(allowed)[:cores]), limit_s)
         cpu_count = max((bin(mask_of(pid)).count("1") for pid in server.pids()), default=0)
-        return {**fingerprint(spec), "sysctls": sysctls(), "cores": cpu_count}
+        settings = self.sandbox.settings(self.first_pid(name)) if self.sandbox else sysctls()
+        return {
+            **fingerprint(spec, self.system_root), "answers": can_ask, "sysctls": settings, "cores": cpu_count,
+        }  # fmt: skip
+
+    def port_is_open(self, port: int, name: str = "") -> bool:
+        """Return whether something listens on a port where the servers of this agent do. `name`: one that runs."""
+        if self.sandbox:
+            return bool(self.sandbox.listens(port, self.first_pid(name) if name else ""))
+        return listens(port)
+
+    def first_pid(self, name: str) -> str:
+        """The first process of a server in a sandbox; empty for another one."""
+        server = self.server(name)
+        return server.pid if isinstance(server, (SandboxServer, ProcessServer)) else ""
+
+    def op_reaches(self, host: str, port: int, limit_s: float = 60.0) -> None:
+        """Wait until something at this address accepts connections. Raises RuntimeError when it does not in time."""
+        wait_until(lambda: listens(port, host), limit_s, f"{host} does not listen on port {port}")
+
+    def op_sandbox_works(self) -> str:
+        """Start a program in the sandbox on this kernel; return the runtime's version. See Sandbox.try_out."""
+        return self.sandbox.try_out() if self.sandbox else ""
 
     def restrict_to_cpus(self, name: str, cpus: set[int], limit_s: float) -> None:
         """Restrict a server to these CPUs. When no thread is left outside, all that it starts inherits them.
@@ -271,13 +337,20 @@ class Agent:
     def op_server_metrics(self, name: str, limit_s: float = 5.0) -> str | None:
         """A server's metrics page; None if the server has none or does not answer with it."""
         spec = self.spec(name)
-        return metrics_page(spec["metrics"], limit_s) if "metrics" in spec else None
+        if "metrics" not in spec:
+            return None
+        if self.sandbox and (pid := self.first_pid(name)):
+            is_seen = self.sandbox.shares_stack
+            return (
+                in_network(f"/proc/{pid}/ns/net", lambda: metrics_page(spec["metrics"], limit_s)) if is_seen else None
+            )
+        return metrics_page(spec["metrics"], limit_s)
 
     def op_server_stop(self, name: str, limit_s: float = 60.0) -> None:
         """Stop a server; wait until its port is closed and none of its processes is left."""
         port, server = int(self.spec(name)["port"]), self.server(name)
         server.stop(limit_s)
-        wait_until(lambda: not listens(port) and not server.pids(), limit_s, f"{name} does not stop")
+        wait_until(lambda: not self.port_is_open(port) and not server.pids(), limit_s, f"{name} does not stop")
         self.started_servers.discard(name)
 
     def op_stop_all(self, names: Sequence[str], limit_s: float = 60.0) -> None:
@@ -324,6 +397,9 @@ class Agent:
         if server:
             server_process = self.server(server)
             measured_pids = server_process.pids()
+            if self.sandbox:
+                pid = self.first_pid(server)
+                reading["network"] = network(pid) if pid and self.sandbox.shares_stack else {}
             reading["server"] = {
                 **server_process.cpu(measured_pids),
                 "pss_kib": pss_kib(measured_pids),

@@ -176,8 +176,14 @@ class KernelTls(TypedDict):
 
 
 class ServerSpec(TypedDict, total=False):
-    """A server as provisioning left it on the machine: `unit`, or `command` where there is no systemd."""
+    """A server as provisioning left it on the machine: `unit`, or `command` where there is no systemd. `argv`,
+    `environment` and `user`: what the unit starts, for a sandbox.
+    """
 
+    name: str
+    argv: list[str]
+    environment: dict[str, str]
+    user: str | None
     unit: str
     command: list[str]
     binary: str
@@ -189,6 +195,30 @@ class ServerSpec(TypedDict, total=False):
     mail: MailSpec
     metrics: MetricsSpec
     tls: TlsSpec
+
+
+class SandboxOptions(TypedDict):
+    """An environment whose servers this machine runs in a container runtime, or as plain processes: the inventory's
+    variables and the runtime's file.
+    """
+
+    name: str
+    runtime: str
+    runtime_path: str | None
+    platform: str | None
+    stack: str
+    flags: list[str] | None
+    seccomp: bool | None
+    user_namespace: bool | None
+    content: str | None
+    rootfs: str | None
+    image: str | None
+    network: str
+    network_namespace: str | None
+    address: str
+    prefix: int | None
+    cpus: str
+    memory_mib: int | None
 
 
 class PageAnswer(TypedDict):
@@ -227,8 +257,11 @@ class ServerFacts(Fingerprint):
 
 
 class StartedServer(Fingerprint):
-    """A server that was started; `cores`: how many it may use."""
+    """A server that was started; `cores`: how many it may use. `answers`: whether its ports were seen to answer, which
+    is not so where a sandbox has its own TCP. `sysctls`: empty where they are not visible.
+    """
 
+    answers: bool
     sysctls: dict[str, str]
     cores: int
 

@@ -122,11 +122,11 @@ def confine(threads: Iterable[int], cpus: set[int]) -> None:
             os.sched_setaffinity(thread, cpus)
 
 
-def listens(port: int) -> bool:
-    """Return whether something on this machine accepts connections on the port."""
+def listens(port: int, address: str = "127.0.0.1") -> bool:
+    """Return whether something accepts connections on the port, by default on this machine."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.settimeout(2)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex((address, port)) == 0
 
 
 def metrics_page(metrics: MetricsSpec, limit_s: float) -> str | None:

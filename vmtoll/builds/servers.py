@@ -6,6 +6,7 @@ One archive instead of a task for each file, because on an emulated guest every 
 import hashlib
 import io
 import json
+import shlex
 import shutil
 import tarfile
 from dataclasses import dataclass
@@ -153,6 +154,9 @@ def _description(server: ServerDefinition, policy: Policy, files: list[str]) -> 
     facts = {
         "name": server.name,
         "unit": f"vmtoll-{server.name}.service",
+        "argv": shlex.split(server.exec_start),
+        "user": server.user,
+        "environment": dict.fromkeys(server.environment, str(_workers(server, policy))),
         "binary": server.binary,
         "configs": [
             *(f"{FOLDER}/{server.name}/{Path(template).name}" for template in server.templates),

@@ -1,4 +1,5 @@
-"""The load tools that Debian does not package: built once on the controller, cached under a key of their recipe.
+"""The load tools, and the container runtime, that Debian does not package: built once on the controller, cached under
+a key of their recipe.
 
 `python -m vmtoll.builds.tools` builds all of them.
 """
@@ -12,14 +13,16 @@ from vmtoll.files import lock
 from vmtoll.paths import CACHE, LOAD_TOOLS
 from vmtoll.shell import run, say
 
+RUNTIMES = Path(__file__).parent / "runtimes"
+
 
 def binaries(folder: Path = LOAD_TOOLS) -> list[dict[str, str]]:
     """Return [{name, key, binary}] of each tool that has a Makefile, sorted by name; `build` makes the binaries."""
     return [_binary(recipe.parent) for recipe in sorted(folder.glob("*/Makefile"))]
 
 
-def build(names: Collection[str] | None = None, folder: Path = LOAD_TOOLS) -> None:
-    """Build these tools (default: all) if they have a Makefile and are not in the cache.
+def build(names: Collection[str] | None = None, folder: Path = LOAD_TOOLS, kind: str = "load tool") -> None:
+    """Build these tools (default: all) if they have a Makefile and are not in the cache. `kind`: what they are.
 
     `make OUT=<file>` in the tool's folder makes one static program. Raises UserError with the last line of a failed
     build.
@@ -27,7 +30,13 @@ def build(names: Collection[str] | None = None, folder: Path = LOAD_TOOLS) -> No
     with lock("tools"):
         for recipe in sorted(folder.glob("*/Makefile")):
             if names is None or recipe.parent.name in names:
-                _build(recipe.parent)
+                _build(recipe.parent, kind)
+
+
+def runtime(name: str) -> Path:
+    """The program of a container runtime that vmtoll builds, from the cache; builds it first if needed."""
+    build([name], RUNTIMES, "container runtime")
+    return Path(_binary(RUNTIMES / name)["binary"])
 
 
 def put_on_path(names: Collection[str]) -> None:
@@ -48,13 +57,13 @@ def _binary(folder: Path) -> dict[str, str]:
     return {"name": folder.name, "key": key, "binary": str(CACHE / "tools" / f"{folder.name}-{key}")}
 
 
-def _build(folder: Path) -> None:
+def _build(folder: Path, kind: str) -> None:
     name, binary = folder.name, Path(_binary(folder)["binary"])
     if not binary.exists():
         binary.parent.mkdir(parents=True, exist_ok=True)
         partial, log = binary.with_suffix(f".{os.getpid()}"), CACHE / "logs" / f"build-{name}.log"
         log.unlink(missing_ok=True)
-        say(f"building the load tool {name}, once")
+        say(f"building the {kind} {name}, once")
         run(["nice", "make", "-s", "-C", folder, f"OUT={partial}"], log=log)  # a lab may be booting meanwhile
         partial.rename(binary)
 

@@ -18,7 +18,7 @@ from vmtoll.guests import profiles
 from vmtoll.lab import embedded, topology
 from vmtoll.model.change import Change
 from vmtoll.model.errors import ExperimentError, UserError
-from vmtoll.model.trial import CONTAINER, CONTAINER_HOST_NETWORK, NO_GUESTS
+from vmtoll.model.trial import CONTAINER, CONTAINER_HOST_NETWORK
 from vmtoll.model.until import Until
 from vmtoll.model.workload import ClosedWorkload
 from vmtoll.runner.plan import ASSUMED_RPS
@@ -160,7 +160,9 @@ def lab_for(planned: Plan, link: str) -> Path:
         )
     embedded.require_root()
     if not embedded.status()["up"] or not set(environments) <= environments_of(embedded.require()):
-        guests = [name for name in environments if name not in NO_GUESTS]
+        guests = [name for name in environments if name not in Registry().no_guests()]
         described = "containers" if CONTAINER in environments else "single"
+        if set(environments) & set(Registry().paths["runtime"].names()):
+            described = "runtimes"
         embedded.up(link, say, topology.shape(described, guests))
     return embedded.prepare(planned.resolved, say)

@@ -43,8 +43,8 @@ def servers(incomplete: str) -> list[str]:
 
 
 def environments(incomplete: str) -> list[str]:
-    """Environments: metal, containers and guest profiles."""
-    return _beginning(incomplete, [*NO_GUESTS, *search_path.environments().names()])
+    """Environments: metal, containers, container runtimes and guest profiles."""
+    return _beginning(incomplete, [*NO_GUESTS, *search_path.runtimes().names(), *search_path.environments().names()])
 
 
 def profiles(incomplete: str) -> list[str]:

@@ -13,9 +13,10 @@ import yaml
 from vmtoll.folder.sources import ListedGuest
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import Host
-from vmtoll.model.trial import METAL, NO_GUESTS
+from vmtoll.model.trial import METAL
 from vmtoll.paths import VM_IMAGES
 from vmtoll.search_path import environments
+from vmtoll.spec.catalog import Registry
 
 _WORD = r"\w[\w.-]*"  # no option of ssh
 _MACHINE = re.compile(
@@ -85,7 +86,7 @@ class MeasuredGuest:
     def environment(self) -> str:
         """Name of what is measured: the guest's own, as an experiment can write it."""
         name = re.sub(r"[^a-z0-9]+", "-", self.machine.name.lower()).strip("-")
-        shipped = {*NO_GUESTS, *environments().names_in(VM_IMAGES / "guests")}
+        shipped = {*Registry().no_guests(), *environments().names_in(VM_IMAGES / "guests")}
         return f"{name}-guest" if name in shipped else name
 
 

@@ -96,8 +96,9 @@ def _build(link: str, shape: topology.LabShape, release: Release, requested: dic
     if all(record.get(key) == value for key, value in requested.items()) and not _silent_machines():
         _set_link(link)
         return
-    if any(machine["group"] == "containers" for machine in shape.machines):
+    if any(machine["group"] in ("containers", "runtimes") for machine in shape.machines):
         _need_podman()
+    runtimes = [machine["name"] for machine in shape.machines if machine["group"] == "runtimes"]
     if LAB.exists():
         _play("down")  # frees its memory for the check
     topology.check_memory(shape)
@@ -113,6 +114,7 @@ def _build(link: str, shape: topology.LabShape, release: Release, requested: dic
         "embedded_lab_guest_disk": disk,
         **shape.variables(release, recorded),
         **_guests_and_cpus(shape, kind, requested.get("images", {}), architecture),
+        **({"embedded_lab_runsc": str(tools.runtime("runsc"))} if runtimes else {}),
     }
     try:
         _play("up", _panicked, embedded_lab_link=link, kvm_guest_console_program=console.__file__, **variables)

@@ -23,6 +23,7 @@ _FIRST = {
     "clients": "198.18.0.10",
     "metal_hosts": "198.18.0.20",
     "containers": "198.18.0.26",
+    "runtimes": "198.18.0.100",
     "guests": "198.18.0.30",
     "targets": "198.18.0.200",
 }
@@ -47,6 +48,7 @@ class LabShape:
     """The machines of a lab, as the role embedded_lab needs them.
 
     `machines`: containers, {name, group, address, host}, of podman in the group `containers`, else of systemd-nspawn;
+    in the group `runtimes` only their root file system and their network, for the agent of this machine to start in;
     `guests` of this machine: {name, profile, kvm_host, address, mac}; `test_beds`: test bed → names of its machines. A
     lab of virtual machines has no containers: its machines are `guests`, and `inventory` is its whole inventory, with
     the guests inside of its KVM hosts. `targets`: KVM hosts that guests can move to, {name, address}.
@@ -143,7 +145,7 @@ def shape(topology: str = "single", profiles: Sequence[str] = ()) -> LabShape:
         host_of |= {name: kvm_host for name in members if name not in host_of}
     machines = [
         {"name": name, "group": group, "address": address, "host": host_of.get(name, kvm_hosts[0])}
-        for group in ("clients", "metal_hosts", "containers")
+        for group in ("clients", "metal_hosts", "containers", "runtimes")
         for name, address in _addresses(group, description.get(group, ()))
     ]
     profile_of = {name: profile for guests in on_hosts.values() for name, profile in guests.items()}

@@ -130,11 +130,11 @@ class AgentLine:
         try:
             self._write(b"%d\n" % len(program) + program)  # blocks until ssh has logged in and reads
             limit.cancel()
-            self.call("hello", timeout_s, root=self.host.root)
+            self.call("hello", timeout_s, root=self.host.root, sandbox=self.host.sandbox)
         except HostLostError:
             if self.host.is_local or process.poll() != _SSH_FAILED:
                 raise
-            self.lost_because = ": ".join(diagnose_ssh(self.host, "\n".join(self._noise)))
+            self.lost_because = ": ".join(diagnose_ssh(self.host.carrier or self.host, "\n".join(self._noise)))
             raise self.lost_error() from None
         except KeyboardInterrupt:
             self.give_up("interrupted")  # nothing there needs to clean up yet

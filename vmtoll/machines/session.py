@@ -129,6 +129,7 @@ class Session:
         idle = [sut for sut, tile in tiles if tile.idle]
         suts = [sut for sut in suts if sut not in idle]
         host = self.inventory.host(suts[0]) if suts else None
+        kernel = host or next((sut for sut in suts if sut.runtime), None)
         participants = [*(line.host for line in clients), *suts]
         return Machines(
             clients=clients,
@@ -138,8 +139,9 @@ class Session:
             addresses=self.addresses(all_suts),
             idle=[self.line(sut) for sut in idle],
             servers={sut.name: tile.server for sut, tile in tiles if tile.server},
+            groups_only=bool(self.resolved.experiment.kinds),
             contained=frozenset(
-                machine.name for machine in participants if host and self.inventory.shares_kernel(machine, host)
+                machine.name for machine in participants if kernel and self.inventory.shares_kernel(machine, kernel)
             ),
         )
 
@@ -177,9 +179,10 @@ class Machines:
     """The machines of a trial. `suts`: one, or several guests of one KVM host that share the load, none for a service
     whose machine is not seen; `neighbour`: another
     guest there with its own load. `host`: that KVM host, or the machine whose kernel a container shares. `contained`:
-    names of all machines that share the kernel of `host`. `addresses`: of guests that libvirt does not run. A client
-    may be the machine under test. `idle`: guests of the trial that run without a load, in an experiment with `density`;
-    `servers`: machine → its server, where it is another one than the scenario's.
+    names of all machines that share the kernel of `host`, or of what starts the container runtime under test.
+    `addresses`: of guests that libvirt does not run. A client may be the machine under test. `idle`: guests of the
+    trial that run without a load, in an experiment with `density`; `servers`: machine → its server, where it is another
+    one than the scenario's. `groups_only`: see trial's Usage.
     """
 
     clients: Sequence[AgentLine]
@@ -190,6 +193,7 @@ class Machines:
     addresses: Mapping[str, GuestAddress] = field(default_factory=dict)
     idle: Sequence[AgentLine] = ()
     servers: Mapping[str, str] = field(default_factory=dict)
+    groups_only: bool = False
 
     def server_on(self, line: AgentLine, server: str) -> str:
         """The server that runs on a machine in a scenario with `server`."""

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from vmtoll.model.document import Document
 from vmtoll.model.inventory import HostTuning
+from vmtoll.model.runtime import Isolation
 from vmtoll.model.trial import METAL
 
 # What `differs_in` calls the parts of a server's fingerprint.
@@ -50,6 +51,9 @@ class Change(Document):
     sysctls: dict[str, str] = Field(
         default_factory=dict, description="also: kernel parameters of the machine, or inside the guest"
     )
+    isolation: Isolation | None = Field(
+        default=None, description="instead, or with it: parts of a container's isolation, of a container runtime"
+    )
     revert: str = Field(
         default="",
         description="command that undoes it, before trials without it, at the end and after a kill; changes with the "
@@ -75,8 +79,8 @@ class Change(Document):
 
     @model_validator(mode="after")
     def _changes_something(self) -> Self:
-        if not (self.apply or self.values or self.sysctls):
-            raise ValueError("give apply, settings or sysctls: nothing would change")
+        if not (self.apply or self.values or self.sysctls or self.isolation):
+            raise ValueError("give apply, settings, sysctls or isolation: nothing would change")
         for key in ("revert", "differs_in"):
             if getattr(self, key) and not self.apply:
                 raise ValueError(f"{key}: there is no apply; vmtoll knows, and restores, its own settings and sysctls")

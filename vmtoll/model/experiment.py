@@ -192,6 +192,10 @@ class Experiment(Document):
         description="guests of one host that run at once, each with its own load: every number of them up to `at_most` "
         "is a scenario; instead of `workloads`",
     )
+    kinds: dict[str, Literal["process", "container"]] = Field(
+        default_factory=dict,
+        description="environment → what it is, of the environments of `vm-images/runtimes`; set by vmtoll",
+    )
     baseline: str | None = Field(
         default=None,
         description="environment that the others are compared with; unset: `metal`, else the first environment",
@@ -300,7 +304,7 @@ class Experiment(Document):
                 )
             if operation.of in self.changes:
                 raise ValueError(f"during: {name}: of: {operation.of!r} is a change; name the machine's environment")
-            if kind_of(operation.of) is not MachineKind.GUEST and operation.on == "kvm_host":
+            if kind_of(operation.of, self.kinds) is not MachineKind.GUEST and operation.on == "kvm_host":
                 raise ValueError(f"during: {name}: {operation.of} has no KVM host; use `on: guest`, `do: command`")
             others = {each.at_s for each in self.during.values() if each.of == operation.of}
             if len(others) > 1:
@@ -328,9 +332,11 @@ class Experiment(Document):
                 raise ValueError(
                     f"changes: {name}: of: {change.of!r} is a change itself; name the machine's environment"
                 )
-            if change.on == "host" and kind_of(change.of) is not MachineKind.GUEST:
+            if change.on == "host" and kind_of(change.of, self.kinds) is not MachineKind.GUEST:
                 raise ValueError(f"changes: {name}: on: {change.of} has no KVM host; leave it out")
-            if change.boots and change.values and kind_of(change.of) is MachineKind.METAL:
+            if change.isolation and kind_of(change.of, self.kinds) is not MachineKind.CONTAINER:
+                raise ValueError(f"changes: {name}: isolation: {change.of} is not a container runtime; leave it out")
+            if change.boots and change.values and kind_of(change.of, self.kinds) is MachineKind.METAL:
                 raise ValueError(
                     f"changes: {name}: boots: settings of {change.of} do not outlast its boot; leave one out"
                 )
@@ -345,7 +351,7 @@ class Experiment(Document):
 
     def kind_of(self, environment: str) -> MachineKind:
         """The kind of this environment's machine."""
-        return kind_of(self.machine_of(environment))
+        return kind_of(self.machine_of(environment), self.kinds)
 
     @property
     def variants(self) -> Mapping[str, Change | Operation]:
@@ -362,7 +368,7 @@ class Experiment(Document):
     def started(self) -> list[str]:
         """The environments whose guests are started: all guests, without those of operations."""
         names = self.environments if self.first_answer else []
-        return [name for name in names if kind_of(name) is MachineKind.GUEST and name not in self.variants]
+        return [name for name in names if self.kind_of(name) is MachineKind.GUEST and name not in self.variants]
 
     @property
     def baseline_arm(self) -> Arm:

@@ -88,6 +88,8 @@ class HostFacts(BaseModel):
     libvirt_version: str | None = _known("version of libvirt, of a KVM host", before="nic_driver")
     qemu_version: str | None = _known("version of QEMU, of a KVM host", before="libvirt_version")
     domains: dict[str, str] = {}  # on a KVM host, libvirt's domain → its definition
+    # of a container runtime: program, version, flags, command lines, seccomp filter, capabilities, network, image
+    runtime: dict[str, Any] = {}
     # the platform below the machine, see vmtoll.model.hardware
     hardware: str | None = _known("the platform below: native, nested, emulated, unknown", before="qemu_version")
 

@@ -28,6 +28,7 @@ from vmtoll.model.disclosure import NAMES, OPERATOR
 from vmtoll.model.document import plain_message
 from vmtoll.model.errors import InventoryError
 from vmtoll.model.release import SUITES
+from vmtoll.model.runtime import Runtime
 
 Role = Literal["client", "metal", "container", "kvm_guest", "kvm_host"]
 GuestAccelerator = Literal["kvm", "tcg"]
@@ -275,6 +276,30 @@ class HostVars(GuestVariables):
         "name or ID that podman or Docker has for it on `vmtoll_container_host`; unset: its name in the inventory",
         pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$",
     )
+    runtime: str | None = _variable(
+        None,
+        "container",
+        "its container runtime, a file of `vm-images/runtimes`: the agent of `vmtoll_container_host` starts each server"
+        " by it, without SSH inside ([containers.md](how-to/container-runtimes.md)); unset: the container is a machine",
+    )
+    runtime_path: str | None = _variable(
+        None, "runtime", "the runtime's program on its host; unset: found on root's PATH", pattern="^/"
+    )
+    rootfs: str | None = _variable(
+        None,
+        "runtime",
+        "folder on its host with the root file system that provisioning made; `podman:NAME`: that of a container",
+        pattern="^(/|podman:)",
+    )
+    image: str | None = _variable(None, "runtime", "image of its host instead of `vmtoll_rootfs`, pinned by digest")
+    network: Literal["bridge", "host", "namespace"] = _variable(
+        "bridge",
+        "runtime",
+        "podman's bridge with the port published, the host's network, or `vmtoll_network_namespace`",
+    )
+    network_namespace: str | None = _variable(
+        None, "runtime", "network namespace of its host, by the name in /run/netns"
+    )
     domain: str | None = _variable(None, "guest", "libvirt's name for it")
     vmid: int | None = _variable(None, "guest", "Proxmox VE's number for it (VMID)", ge=100, le=999_999_999)
     qmp_socket: str | None = _variable(
@@ -351,6 +376,12 @@ class HostVars(GuestVariables):
         " `ansible_ssh_private_key_file`, or `~/.ssh/id_ed25519.pub`",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _environment_of_runtime(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Name the environment of a container runtime after it."""
+        return {**({"environment": given["runtime"]} if given.get("runtime") else {}), **given}
+
     @field_validator("link")
     @classmethod
     def _check_link(cls, link: str) -> str:
@@ -378,12 +409,17 @@ GUEST_NAMES = ("domain", "vmid", "qmp_socket", "pid_file")
 
 @dataclass(frozen=True)
 class Host:
-    """One machine and how to reach it. `variables` are Ansible's, merged; `source`: the inventory, for messages."""
+    """One machine and how to reach it. `variables` are Ansible's, merged; `source`: the inventory, for messages.
+
+    `runtime`: of an environment that is a process, which `carrier`, the container's host, starts: it is reached there.
+    """
 
     name: str
     role: Role
     variables: Mapping[str, Any] = field(default_factory=dict)
     source: str = field(default="inventory", compare=False)
+    runtime: Runtime | None = None
+    carrier: "Host | None" = None
 
     @cached_property
     def vars(self) -> HostVars:
@@ -406,7 +442,8 @@ class Host:
     @property
     def is_made(self) -> bool:
         """Return whether `vmtoll provision` makes and removes this machine: a guest, or a container."""
-        return bool(self.vars.profile) or (self.role == "container" and self.vars.cpus is not None)
+        is_container = self.role == "container" and self.runtime is None
+        return bool(self.vars.profile) or (is_container and self.vars.cpus is not None)
 
     @property
     def address(self) -> str:
@@ -436,7 +473,7 @@ class Host:
     @property
     def container_name(self) -> str | None:
         """The name of a container on its host; None for another machine, and where the inventory has no such host."""
-        is_seen = self.role == "container" and self.vars.container_host
+        is_seen = self.role == "container" and self.vars.container_host and self.runtime is None
         return (self.vars.container or self.name) if is_seen else None
 
     @property
@@ -453,16 +490,33 @@ class Host:
 
     @property
     def root(self) -> str:
-        """The folder that holds etc/vmtoll, srv/vmtoll and run/; `/` except in tests."""
+        """The folder that holds etc/vmtoll, srv/vmtoll and run/: `/` except in tests, and of a container runtime, whose
+        host has one for each.
+        """
+        if self.runtime and "root" not in self.vars.model_fields_set:
+            return f"/var/lib/vmtoll/runtimes/{self.name}"
         return self.vars.root
+
+    @property
+    def sandbox(self) -> dict[str, Any] | None:
+        """What the agent of its host needs to start servers in this container runtime; None for a machine."""
+        if self.runtime is None:
+            return None
+        place = self.vars.model_dump(include={
+            "runtime_path", "rootfs", "image", "network", "network_namespace", "cpus", "memory_mib", "prefix",
+        })  # fmt: skip
+        runtime = self.runtime.model_dump(exclude={"description"})
+        return {"name": self.name, "address": self.address, **runtime, **place}
 
     @property
     def is_local(self) -> bool:
         """Return whether it is this machine, reached without SSH."""
-        return self.ansible.connection == "local"
+        return self.carrier.is_local if self.carrier else self.ansible.connection == "local"
 
     def argv(self) -> list[str]:
         """The command line that starts Python on the machine, without Python's arguments."""
+        if self.carrier:
+            return self.carrier.argv()
         connection = self.ansible
         if self.is_local:
             return [sys.executable if connection.python_interpreter == "python3" else connection.python_interpreter]
@@ -533,7 +587,7 @@ class Inventory:
         return container_host is not None and container_host.argv() == host.argv()
 
     def _container_host(self, machine: Host) -> Host | None:
-        return self.kvm_hosts.get(machine.vars.container_host or "")
+        return None if machine.runtime else self.kvm_hosts.get(machine.vars.container_host or "")
 
     def hosts(self) -> list[Host]:
         """All machines, each once."""

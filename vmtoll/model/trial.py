@@ -4,7 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter
 
@@ -29,14 +30,17 @@ class MachineKind(StrEnum):
     """What the machine of an environment is."""
 
     METAL = "metal"
+    PROCESS = "process"
     CONTAINER = "container"
     GUEST = "guest"
 
 
-def kind_of(machine: str) -> MachineKind:
-    """The kind of the machine that inventories name by this environment. Whatever is neither metal nor a container is a
-    guest, by the name of its profile.
+def kind_of(machine: str, declared: Mapping[str, str] = MappingProxyType({})) -> MachineKind:
+    """The kind of the machine that inventories name by this environment: the one that is declared for it. Without a
+    declaration, whatever is neither metal nor a container is a guest, by the name of its profile.
     """
+    if machine in declared:
+        return MachineKind(declared[machine])
     if machine == METAL:
         return MachineKind.METAL
     return MachineKind.CONTAINER if machine in CONTAINERS else MachineKind.GUEST

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vmtoll.builds import container_image, image
+from vmtoll.builds import container_image, image, tools
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import Host
 from vmtoll.model.release import Release
@@ -96,6 +96,24 @@ def make_containers(
         changes=changes,
     )  # fmt: skip
     return [host.name for host in hosts if host.vars.state == "absent"]
+
+
+def prepare_runtime_hosts(
+    containers: Sequence[Host], inventory: Path, options: Sequence[str], *, changes: Changes | None = None
+) -> None:
+    """Bring podman and the container runtimes to the hosts that start servers in them (playbooks/runtimes.yml); runsc
+    is of vmtoll's own build, except where the inventory says which one the host has.
+    """
+    runtimes = [host for host in containers if host.runtime and host.runtime.runtime != "process"]
+    if not runtimes:
+        return
+    programs = {str(host.runtime.runtime) for host in runtimes if host.runtime and not host.vars.runtime_path}
+    variables = {
+        "runtime_hosts": sorted({str(host.vars.container_host) for host in runtimes}),
+        "runtime_packages": ["podman", *sorted(programs & {"runc", "crun"})],
+        "runtime_runsc": str(tools.runtime("runsc")) if "runsc" in programs else "",
+    }
+    play("runtimes.yml", "-e", json.dumps(variables), *options, inventory=inventory, changes=changes)
 
 
 def _public_key(host: Host) -> Path:

@@ -9,7 +9,7 @@ from vmtoll.machines.changed import check_reachable
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import HostVars
 from vmtoll.model.release import Release
-from vmtoll.provisioning.containers import make_containers
+from vmtoll.provisioning.containers import make_containers, prepare_runtime_hosts
 from vmtoll.provisioning.guests import make_guests, watching
 from vmtoll.shell import Changes, play
 from vmtoll.spec.inventory import hosts_by_role, joined
@@ -37,10 +37,15 @@ def provision(
     release = release or release_of_guests(data, inventory)
     removed = make_guests(data, inventory, options, release, changes=changes)
     removed += make_containers(data, inventory, options, release, changes=changes)
+    prepare_runtime_hosts(by_role["container"], inventory, options, changes=changes)
+    removed += [host.name for host in by_role["container"] if host.runtime]  # processes of their hosts
     tools.build()
     variables = archives.variables(_policy(data, inventory))
     pattern = joined(limit or "all", *(f"!{name}" for name in removed))
-    for playbook in ("site.yml", *(["container-site.yml"] if by_role["container"] else [])):
+    for playbook in (
+        "site.yml",
+        *(["container-site.yml"] if any(host.runtime is None for host in by_role["container"]) else []),
+    ):
         with watching(data, inventory) as watch:
             play(
                 playbook, "-e", json.dumps(variables), "--limit", pattern, *options,

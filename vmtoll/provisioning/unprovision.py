@@ -37,7 +37,8 @@ class UndoPlan:
         guests = [vm.model_copy(update={"state": "absent"}) for vm in guests_with_profile(data, inventory)]
         containers = made_containers(data, inventory)
         named_hosts = {*names_in(limit or ""), *(vm.kvm_host for vm in guests)}
-        named_hosts |= {str(container.vars.container_host) for container in containers}
+        runtimes = [host for host in by_role["container"] if host.runtime]
+        named_hosts |= {str(container.vars.container_host) for container in (*containers, *runtimes)}
         machines = {
             host.name: host
             for role, hosts in by_role.items()
@@ -50,7 +51,10 @@ class UndoPlan:
             containers=containers,
             pattern=joined(
                 limit or "all",
-                *(f"!{name}" for name in (*(vm.name for vm in guests), *(host.name for host in containers))),
+                *(
+                    f"!{name}"
+                    for name in (*(vm.name for vm in guests), *(host.name for host in (*containers, *runtimes)))
+                ),
             ),
             addresses=[
                 *(host.address for host in by_role["kvm_guest"] if host.vars.profile),

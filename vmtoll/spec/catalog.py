@@ -24,7 +24,7 @@ class Registry:
         found = [
             search_path.experiments(self.root / "workloads"), search_path.workload_files(self.root / "workloads"),
             search_path.sites(self.root / "workloads" / "sites"), search_path.servers(self.servers_folder()),
-            search_path.environments(self.images_folder()),
+            search_path.environments(self.images_folder()), search_path.runtimes(self.images_folder()),
         ]  # fmt: skip
         return {path.kind: path for path in found}
 
@@ -41,7 +41,11 @@ class Registry:
         return self.paths["server"].names()
 
     def environments(self) -> list[str]:
-        return [*NO_GUESTS, *self.paths["environment"].names()]
+        return [*self.no_guests(), *self.paths["environment"].names()]
+
+    def no_guests(self) -> list[str]:
+        """`metal`, containers that are machines, and container runtimes."""
+        return [*NO_GUESTS, *self.paths["runtime"].names()]
 
     def guest_file(self, profile: str) -> Path:
         return self.paths["environment"].find(profile)

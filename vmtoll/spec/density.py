@@ -8,7 +8,7 @@ from vmtoll.model.density import Density
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.experiment import Experiment
 from vmtoll.model.load import LoadKind
-from vmtoll.model.trial import NO_GUESTS
+from vmtoll.model.trial import MachineKind
 from vmtoll.model.workload import MailWorkload, RateWorkload, Workload
 
 PROTOCOLS = ("submission", "imap", "pop3")
@@ -38,7 +38,7 @@ def check(path: Path, experiment: Experiment) -> None:
             "experiment of its own",
             path,
         )
-    for name in set(NO_GUESTS) & set(experiment.environments):
+    for name in (name for name in experiment.environments if experiment.kind_of(name) is not MachineKind.GUEST):
         raise ExperimentError(f"density: {name} carries no guests; leave it out of `environments`", path)
     if experiment.noise_floor:
         raise ExperimentError("density: noise_floor: a number of guests has no A/A control; leave it out", path)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from vmtoll.model.trial import NO_GUESTS
+from vmtoll.spec.catalog import Registry
 
 
 def expand(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -23,7 +23,7 @@ def expand(document: Mapping[str, Any]) -> Mapping[str, Any]:
             environment
             for environment in environments
             if environment not in (document.get("changes") or {})
-            and (environment not in NO_GUESTS or during.get("on") == "guest")
+            and (environment not in Registry().no_guests() or during.get("on") == "guest")
         ]
         named = {f"{machine}-{during['do']}": {"of": machine, **during} for machine in machines}
     else:

@@ -14,13 +14,12 @@ from vmtoll.model.facts import Kin
 from vmtoll.model.run import OneBoot, Skipped, UsedFile
 from vmtoll.model.service import Service
 from vmtoll.model.site import Site
-from vmtoll.model.trial import NO_GUESTS
 from vmtoll.model.workload import (
     SharedHostWorkload,
     Workload,
 )
 from vmtoll.sites import load_site, paths
-from vmtoll.spec import density, during, sources, vary
+from vmtoll.spec import density, during, runtimes, sources, vary
 from vmtoll.spec import service as services
 from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.consistency import (
@@ -157,7 +156,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     if not path.is_file():
         raise _no_experiment(path, registry)
     document = read(path)
-    experiment = _parse(path, _at_scale(path, document, scale))
+    experiment = _parse(path, _at_scale(path, document, scale), registry)
     own_names = [name for name in experiment.environments if name not in experiment.variants]
     check_profiles(path, experiment, registry)
     known = [*environment_names(registry), *experiment.profiles]
@@ -173,7 +172,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         check_names(path, "noise_floor.environment", "environment", [floor.environment], experiment.environments)
         check_names(path, "noise_floor.servers[]", "server", floor.servers, experiment.servers)
     if experiment.tuning_steps:
-        guests = [environment for environment in experiment.environments if environment not in NO_GUESTS]
+        guests = [environment for environment in experiment.environments if environment not in registry.no_guests()]
         for key, steps in experiment.tuning_steps.names_by_key():
             check_names(path, f"tuning_steps.{key}", "environment", steps, guests)
     density.check(path, experiment)
@@ -204,12 +203,12 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     return _with_control(resolve(path, experiment, workloads, site, registry))
 
 
-def _parse(path: Path, document: Keys) -> Experiment:
+def _parse(path: Path, document: Keys, registry: Registry) -> Experiment:
     """The experiment of a document at one scale, with what `vary` stands for. Raises ExperimentError."""
     try:
-        return Experiment(
-            name=path.stem, **density.expand(during.expand(vary.expand(services.complete(path, document))))
-        )
+        complete = density.expand(during.expand(vary.expand(services.complete(path, document))))
+        kinds = runtimes.kinds(complete.get("environments"), complete.get("changes"), registry)
+        return Experiment(name=path.stem, **{**complete, **({"kinds": kinds} if kinds else {})})
     except ValidationError as error:
         raise validation_error(path, Experiment, error) from None
     except ValueError as error:
@@ -273,7 +272,10 @@ def _used(
         "workload": list(dict.fromkeys(file.stem for file in files.values() if file)),
         "site": [site.name],
         "server": list(dict.fromkeys([*experiment.servers, *experiment.other_servers])),
-        "environment": dict.fromkeys(name for name in [*experiment.environments, *bases] if name not in NO_GUESTS),
+        "environment": dict.fromkeys(
+            name for name in [*experiment.environments, *bases] if name not in registry.no_guests()
+        ),
+        "runtime": list(experiment.kinds),
     }
 
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import Host, Role
 from vmtoll.runs.folder import MANIFEST
 from vmtoll.spec import inventory_files
+from vmtoll.spec.catalog import Registry
 from vmtoll.spec.groups import GROUPS, KNOWN_GROUPS, is_within
+from vmtoll.spec.runtimes import load as load_runtime
 from vmtoll.spec.templates import evaluate
 
 # Ansible's warning about a part of a group that it skips.
@@ -144,13 +147,25 @@ def members(data: Mapping[str, Any], group: str) -> list[str]:
 def hosts_by_role(data: Mapping[str, Any], source: str = "inventory") -> dict[Role, list[Host]]:
     """Every machine that an inventory names, by its role."""
     variables = data.get("_meta", {}).get("hostvars", {})
-    return {
+    by_role = {
         role: [Host(name, role, variables.get(name, {}), source) for name in members(data, group)]
         for group, role in GROUPS
     }
+    carriers = {host.name: host for host in by_role["kvm_host"]}
+    by_role["container"] = [_carried(host, carriers) for host in by_role["container"]]
+    return by_role
+
+
+def _carried(host: Host, carriers: Mapping[str, Host]) -> Host:
+    """A container with its runtime and the host that starts it, where the inventory gives both."""
+    name, carrier = host.variables.get("vmtoll_runtime"), carriers.get(str(host.variables.get("vmtoll_container_host")))
+    if carrier is None or name not in Registry().paths["runtime"].names():
+        return host
+    return replace(host, runtime=load_runtime(str(name)), carrier=carrier)
 
 
 def environments_of(inventory: Path) -> set[str]:
     """The values of vmtoll_environment in an inventory. Raises InventoryError."""
     hosts = read_inventory(inventory).get("_meta", {}).get("hostvars", {})
-    return {str(variables["vmtoll_environment"]) for variables in hosts.values() if "vmtoll_environment" in variables}
+    names = [variables.get("vmtoll_environment", variables.get("vmtoll_runtime")) for variables in hosts.values()]
+    return {str(name) for name in names if name is not None}

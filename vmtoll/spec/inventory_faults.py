@@ -16,8 +16,8 @@ from typing import Any, Literal
 from vmtoll.model.complaint import Complaint, fail, warn
 from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import GUEST_NAMES, Connection, Host, HostVars, Role
-from vmtoll.model.trial import CONTAINER_HOST_NETWORK, CONTAINERS, NO_GUESTS
-from vmtoll.spec.catalog import unknown
+from vmtoll.model.trial import CONTAINER_HOST_NETWORK, CONTAINERS
+from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.groups import GROUPS, KNOWN_GROUPS, is_within, nearest
 from vmtoll.spec.inventory import hosts_by_role, members, read_inventory
 from vmtoll.spec.profiles import environment_names
@@ -204,7 +204,8 @@ def _own_variables(variables: Mapping[str, Mapping[str, Any]]) -> dict[str, list
 def _environments(machines: InventoryData, known: Collection[str], *, for_load: bool) -> Iterator[Complaint]:
     """Yield environments that contradict the group, are unknown or missing, and machines that share one."""
     shipped = environment_names()
-    guests = [name for name in shipped if name not in NO_GUESTS]
+    no_guests, runtimes = Registry().no_guests(), Registry().paths["runtime"].names()
+    guests = [name for name in shipped if name not in no_guests]
     names = sorted({*shipped, *known})
     hosts_by_environment = defaultdict[tuple[str, str], list[Host]](list)
     for host in machines.suts:
@@ -216,10 +217,10 @@ def _environments(machines: InventoryData, known: Collection[str], *, for_load: 
             is_misspelt = any(is_within(label.lower(), name, 2) for name in names)
             observation = unknown("vmtoll_environment", label, names)
             yield (fail if is_misspelt else warn)(host.name, observation, "Correct it in the inventory")
-        elif host.role == "kvm_guest" and label in NO_GUESTS:
+        elif host.role == "kvm_guest" and label in no_guests:
             observation = f"it is in the group `kvm_guests`, and vmtoll_environment is {label}"
             yield fail(host.name, observation, "Group and variable disagree; change one of them")
-        elif (host.role == "container") != (label in CONTAINERS) and label in (*guests, *NO_GUESTS):
+        elif (host.role == "container") != (label in (*CONTAINERS, *runtimes)) and label in (*guests, *no_guests):
             group = {role: group for group, role in GROUPS}[host.role]
             observation = f"it is in the group `{group}`, and vmtoll_environment is {label}"
             yield fail(host.name, observation, "Group and variable disagree; change one of them")
@@ -237,7 +238,7 @@ def _environments(machines: InventoryData, known: Collection[str], *, for_load: 
 def _profile(guest: Host) -> Iterator[Complaint]:
     """Yield what is wrong with a guest that vmtoll makes: its profile, its environment, its CPUs."""
     profile, environment = guest.vars.profile, guest.vars.environment
-    guests = [name for name in environment_names() if name not in NO_GUESTS]
+    guests = [name for name in environment_names() if name not in Registry().no_guests()]
     if profile is None:
         return
     if profile not in guests:
@@ -319,6 +320,9 @@ def _guests(machines: InventoryData) -> Iterator[Complaint]:
 def _containers(machines: InventoryData) -> Iterator[Complaint]:
     """Yield what a container lacks that vmtoll makes, and containers that say they are guests."""
     for container in machines.by_role["container"]:
+        if container.vars.runtime:
+            yield from _sandbox(container)
+            continue
         variables, is_host_network = container.vars, container.vars.environment == CONTAINER_HOST_NETWORK
         if guest_variables := [name for name in (*GUEST_NAMES, "unit", "profile") if getattr(variables, name)]:
             observation = f"it is in the group `containers`, and vmtoll_{guest_variables[0]} says that it is a guest"
@@ -333,6 +337,30 @@ def _containers(machines: InventoryData) -> Iterator[Complaint]:
         if not is_host_network and variables.prefix is None:
             observation = "vmtoll_prefix is not set, and a container gets no address by DHCP"
             yield fail(container.name, observation, "Set it: the length of its network's prefix, as 24")
+
+
+def _sandbox(container: Host) -> Iterator[Complaint]:
+    """Yield what the agent of its host lacks to start a server in this container runtime."""
+    variables, runtimes = container.vars, Registry().paths["runtime"].names()
+    if variables.runtime not in runtimes:
+        yield fail(
+            container.name, unknown("vmtoll_runtime", variables.runtime, runtimes), "Correct it in the inventory"
+        )
+    elif variables.environment != variables.runtime:
+        observation = f"vmtoll_environment is {variables.environment!r} and vmtoll_runtime {variables.runtime!r}"
+        yield fail(container.name, observation, "Leave vmtoll_environment out")
+    if variables.container_host is None:
+        yield fail(container.name, "vmtoll_container_host is not set", "Set it: the host that starts the server")
+    if not variables.cpus:
+        yield fail(container.name, "vmtoll_cpus is not set", "Set it: the CPUs of the host that the server may use")
+    if not (variables.rootfs or variables.image):
+        observation = "neither vmtoll_rootfs nor vmtoll_image is set"
+        yield fail(container.name, observation, "Set one: the root file system with the servers")
+    if variables.network == "namespace" and not variables.network_namespace:
+        observation = "vmtoll_network is namespace, and vmtoll_network_namespace is not set"
+        yield fail(container.name, observation, "Set it: the name of a network namespace of the host")
+    if container.ansible.host is None and variables.address is None:
+        yield fail(container.name, "vmtoll_address is not set", "Set it: the address at which clients reach the server")
 
 
 def _duplicate_endpoints(machines: InventoryData) -> Iterator[Complaint]:

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.experiment import Experiment, ProfileVariant
 from vmtoll.model.facts import ALWAYS_DIFFER, OF_A_CONTAINER, Kin
-from vmtoll.model.trial import NO_GUESTS
 from vmtoll.paths import VM_IMAGES
 from vmtoll.search_path import SearchPath
 from vmtoll.spec import vary
@@ -95,7 +94,7 @@ def check_profiles(path: Path, experiment: Experiment, registry: Registry) -> No
     for name, variant in experiment.profiles.items():
         if name in shipped and variant != _of_file(registry.guest_file(name)):  # else a run has recorded it
             raise ExperimentError(f"profiles.{name}: a guest profile has this name; choose another one", path)
-        guests = [environment for environment in shipped if environment not in NO_GUESTS]
+        guests = [environment for environment in shipped if environment not in registry.no_guests()]
         check_names(path, f"profiles.{name}.of", "guest profile", [variant.of], guests)
         check_names(path, f"profiles.{name}.keys", "key", list(variant.keys), [*vary.profile_keys(), "needs"])
         check_machine(path, f"profiles.{name}.keys.machine", variant.keys.get("machine"))
@@ -165,8 +164,8 @@ def _declared_of_all(kin: Sequence[Kin], experiment: Experiment) -> list[str]:
 
 def _kin(experiment: Experiment, registry: Registry) -> list[Kin]:
     machines = _machines(experiment)
-    guests = [name for name in machines if name not in NO_GUESTS]
-    others = [name for name in machines if name in NO_GUESTS]
+    guests = [name for name in machines if name not in registry.no_guests()]
+    others = [name for name in machines if name not in guests]
     kin = [Kin(others, OF_A_CONTAINER)] if len(others) > 1 else []
     if len(guests) > 1 and (declared := declared_differences(experiment, guests, registry)) is not None:
         kin.append(Kin(guests, declared))
@@ -184,7 +183,7 @@ def variants_of_files(registry: Registry, environments: Collection[str]) -> dict
     found: dict[str, ProfileVariant] = {}
     of_experiments = varied_profiles(registry.paths["experiment"])
     for name in environments:
-        if name in NO_GUESTS:
+        if name in registry.no_guests():
             continue
         varied = of_experiments.get(name)
         if variant := varied.variant if varied else _of_file(registry.guest_file(name)):

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vmtoll.model.inventory import HostTuning
-from vmtoll.model.trial import NO_GUESTS
 from vmtoll.paths import VM_IMAGES
-from vmtoll.spec.catalog import unknown
+from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.documents import Keys, read
 
 # As YAML reads them.
@@ -39,7 +38,7 @@ def expand(document: Mapping[str, Any]) -> Mapping[str, Any]:
         _check_factor(str(factor), values)
     of, values_of = str(environments[0]), {str(factor): _values(values) for factor, values in factors.items()}
     of_profile = {factor: values for factor, values in values_of.items() if factor in profile_keys()}
-    if of_profile and of in NO_GUESTS:
+    if of_profile and of in Registry().no_guests():
         raise ValueError(f"vary.{next(iter(of_profile))}: {of} has no guest profile; vary the environment of a guest")
     names, profiles, changes = varied(of, values_of)
     return {**document, "vary": values_of, "environments": names, "profiles": profiles, "changes": changes}

@@ -40,7 +40,8 @@ class Names:
     """Names of the machines under test and of their host.
 
     `suts`: machine under test → its libvirt domain on `host`, empty if it is no guest. `contained`: all machines,
-    clients included, that share the kernel of `host`.
+    clients included, that share the kernel of `host`; without a host that of a container runtime under test, whose
+    agent runs outside of the container and sees what a host sees.
     """
 
     suts: Mapping[str, str]
@@ -60,10 +61,15 @@ class Names:
         reading = self.readings(load)[name][1]
         return server_cpus(reading) if name in self.suts else reading["survey"]["cpus"]
 
+    @property
+    def observer(self) -> str | None:
+        """The machine that sees every process on the kernel of `contained`; None without one."""
+        return self.host or (next(iter(self.suts), None) if self.contained else None)
+
     def host_cpus(self, load: ObservedLoad, name: str) -> int | None:
-        """Bit mask of the CPUs of `host` that a machine runs on; None for a machine that is not on it."""
+        """Bit mask of the CPUs of `observer` that a machine runs on; None for a machine that is not on it."""
         guest = load.after.host["domains"].get(self.suts.get(name, "")) if load.after.host else None
-        if self.host is None or not (guest or name in self.contained):
+        if self.observer is None or not (guest or name in self.contained):
             return None
         return guest["cpus"] if guest else self.cpus(load, name)
 
@@ -137,14 +143,18 @@ def _background(
 ) -> tuple[float | None, BackgroundCpu | None, BackgroundCpu | None, list[Finding]]:
     """Background CPU: the worst client's in percent, the worst machine's under test, the host's under it; findings."""
     surveys = {name: (old["survey"], new["survey"]) for name, (old, new) in names.readings(load).items()}
-    namespaces = frozenset(str(surveys[name][1]["namespace"]) for name in names.contained)
+    own = str(surveys[names.observer][1]["namespace"]) if names.observer else ""
+    namespaces = frozenset(str(surveys[name][1]["namespace"]) for name in names.contained) - {own}
 
     def background_on_host(name: str) -> BackgroundCpu | None:
         """Background CPU that the host sees on the CPUs that a machine runs on; None without a host."""
         cpus = names.host_cpus(load, name)
-        return None if cpus is None else background_cpu(*surveys[str(names.host)], cpus, namespaces)
+        return None if cpus is None else background_cpu(*surveys[str(names.observer)], cpus, namespaces)
 
-    background_by_sut = {name: background_cpu(*surveys[name], names.cpus(load, name)) for name in names.suts}
+    background_by_sut = {
+        name: background_cpu(*surveys[name], names.cpus(load, name), namespaces - {str(surveys[name][1]["namespace"])})
+        for name in names.suts
+    }
     host_background_by_sut = {name: background for name in names.suts if (background := background_on_host(name))}
     findings = [
         f for name, background in background_by_sut.items() for f in gates.background_cpu(background, load.tool, name)
@@ -156,7 +166,7 @@ def _background(
         client, host_background = background_cpu(*surveys[name]), background_on_host(name)
         worst = host_background if host_background and host_background.spent_s > client.spent_s else client
         client_pct = max(worst.share_pct, client_pct or 0.0)
-        findings += gates.client_starved(worst, load.role, load.tool, str(name if worst is client else names.host))
+        findings += gates.client_starved(worst, load.role, load.tool, str(name if worst is client else names.observer))
     by_share = attrgetter("share_pct")
     return (
         client_pct,
@@ -166,7 +176,7 @@ def _background(
     )
 
 
-def _network(load: ObservedLoad, names: Names) -> tuple[float, dict[str, int], int | None, float, list[Finding]]:
+def _network(load: ObservedLoad, names: Names) -> tuple[float, dict[str, int | None], int | None, float, list[Finding]]:
     """Retransmitted segments in percent, columns that count them, connections turned away, local ports in use in
     percent, and findings.
     """
@@ -174,11 +184,13 @@ def _network(load: ObservedLoad, names: Names) -> tuple[float, dict[str, int], i
     growth = {
         name: {key: readings[name][1]["network"][key] - old for key, old in readings[name][0]["network"].items()}
         for name in dict.fromkeys([*load.senders, *names.suts])
+        if readings[name][0]["network"] and readings[name][1]["network"]  # a sandbox's own TCP is not visible
     }
     retransmitted_pct = {name: 100 * g["RetransSegs"] / max(g["OutSegs"], 1) for name, g in growth.items()}
     drops = {
         name: max(growth[name]["ListenDrops"], growth[name]["ListenOverflows"]) + growth[name]["TCPReqQFullDrop"]
         for name in names.suts
+        if name in growth
     }
     ports = {
         name: (reading["ports"]["used"], reading["ports"]["available"]) for name, reading in load.after.clients.items()
@@ -190,9 +202,12 @@ def _network(load: ObservedLoad, names: Names) -> tuple[float, dict[str, int], i
     for name, (used, available) in ports.items():
         findings += gates.ports_exhausted(used, available, load.tool, name)
     used_pct = max(100 * used / available for used, available in ports.values())
+    is_whole = growth.keys() >= names.suts.keys()
     retransmission_columns = {
-        "retransmitted_segments": sum(g["RetransSegs"] for g in growth.values()),
-        "retransmission_timeouts": sum(g["TCPTimeouts"] + g["TCPLossProbes"] for g in growth.values()),
+        "retransmitted_segments": sum(g["RetransSegs"] for g in growth.values()) if is_whole else None,
+        "retransmission_timeouts": sum(g["TCPTimeouts"] + g["TCPLossProbes"] for g in growth.values())
+        if is_whole
+        else None,
     }
     turned_away = int(sum(drops.values())) if drops else None
     return max(retransmitted_pct.values()), retransmission_columns, turned_away, used_pct, findings

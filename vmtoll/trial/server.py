@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Iterable
+from typing import Any
 
 from vmtoll.agent.protocol import BodyCheck, File, Handshake, KernelTls, StartedServer
 from vmtoll.machines.connection import AgentLine
@@ -39,9 +40,17 @@ class TrialServer:
 
         Raises AgentError, HostLostError.
         """
-        args = {"limit_s": SERVER_LIMIT_S, "cores": self.driver.workload.cores}
+        change = self.driver.experiment.changes.get(self.driver.spec.arm.environment)
+        args: dict[str, Any] = {"limit_s": SERVER_LIMIT_S, "cores": self.driver.workload.cores}
+        if change and change.isolation:
+            args["isolation"] = change.isolation.chosen
         answers = [(line, line.ask("server_start", name=self._on(line), **args)) for line in self.lines]
         started_by_line = [(line, answer.wait(SERVER_LIMIT_S + 30)) for line, answer in answers]
+        for line, started in started_by_line:
+            if not started.get("answers", True):  # its host cannot see: a sandbox with TCP of its own
+                host, client = line.host, self.driver.client
+                address = {"host": host.seen_from(client.host), "port": self.driver.transport.port(host.port)}
+                self._ask_client("reaches", [line], **address, limit_s=SERVER_LIMIT_S)
         return int(started_by_line[0][1]["cores"]), [
             f for line, started in started_by_line for f in self._unlike_reference(line, started)
         ]
@@ -78,7 +87,7 @@ class TrialServer:
                 sysctls[name] = " ".join(value.split())
         return [
             *gates.fingerprint(session.reference.server(server).model_dump() | by_design, started, server, machine),
-            *gates.sysctls(sysctls, started["sysctls"], machine, declared),
+            *(gates.sysctls(sysctls, started["sysctls"], machine, declared) if started["sysctls"] else []),
             *of_content,
         ]
 
@@ -100,14 +109,10 @@ class TrialServer:
     def _handshake_with(self, line: AgentLine, transport: Transport) -> list[Finding]:
         client, host = self.driver.client, line.host
         before: KernelTls = line.call("tls_kernel", name=self.server)
-        answer = client.ask(
-            "tls_handshake", host=host.seen_from(client.host), port=transport.port(host.port), alpn=transport.alpn,
-            limit_s=SERVER_LIMIT_S,
+        handshake: Handshake = self._ask_client(
+            "tls_handshake", [line], host=host.seen_from(client.host), port=transport.port(host.port),
+            alpn=transport.alpn, limit_s=SERVER_LIMIT_S,
         )  # fmt: skip
-        try:
-            handshake: Handshake = answer.wait(SERVER_LIMIT_S + 30, [line])
-        except AgentError as error:
-            raise AgentError(str(error), host.name) from error  # blame the server: the client only reported it
         after: KernelTls = line.call("tls_kernel", name=self.server)
         parameters = {**handshake, "kernel": before["sessions"] != after["sessions"]}
         certificate = certificate_of(self.server, [self.session.reference, *self.session.facts.values()])
@@ -117,6 +122,13 @@ class TrialServer:
             transport, kernel=before["declared"], certificate=certificate, observed=parameters, server=self.server,
             machine=host.name,
         )  # fmt: skip
+
+    def _ask_client(self, op: str, lines: list[AgentLine], **args: Any) -> Any:
+        """Ask the first client about the server of a line. Raises AgentError, HostLostError."""
+        try:
+            return self.driver.client.ask(op, **args).wait(SERVER_LIMIT_S + 30, lines)
+        except AgentError as error:
+            raise AgentError(str(error), lines[0].host.name) from error  # blame the server: the client only reported it
 
     def check_bodies(self, when: str) -> None:
         """Compare the digests of bodies that the client gets: every file the first time, then a few random ones.

@@ -22,12 +22,14 @@ class Usage:
     `clients`, `suts` (the machines under test; none of a service that is not seen): by name. `host`: the KVM host of
     guests, or the machine whose kernel a container shares. A client on the machine under test shares that machine's
     reading. `sees_machine`: whether one of the readings is of the physical machine that the server runs on.
+    `groups_only`: CPU time counts only by the account of a control group, which all environments of the run have.
     """
 
     clients: Mapping[str, Reading]
     suts: Mapping[str, Reading]
     host: Reading | None
     sees_machine: bool = True
+    groups_only: bool = False
 
     @property
     def pss_kib(self) -> int | None:
@@ -117,8 +119,14 @@ def read_usage(machines: Machines, server: str, remote: tuple[str, int], *, has_
         suts={line.host.name: readings[line.host.name] for line in suts},
         clients={line.host.name: readings[line.host.name] for line in clients},
         host=host_answer.wait(_LIMIT_S) if host_answer else None,
-        sees_machine=(host is not None and has_guests) or all(line.host.role == "metal" for line in suts),
+        sees_machine=(host is not None and has_guests) or all(map(_is_on_machine, suts)),
+        groups_only=machines.groups_only,
     )
+
+
+def _is_on_machine(sut: AgentLine) -> bool:
+    """Return whether the agent of a machine under test runs on the physical machine itself."""
+    return sut.host.role == "metal" or sut.host.runtime is not None
 
 
 def _ask_usage(machines: Machines, sut: AgentLine, server: str, remote: tuple[str, int]) -> Pending:
@@ -131,6 +139,10 @@ def growth(before: Usage, after: Usage, figure: Callable[[Reading], float]) -> f
     return float(sum(figure(after.suts[name]) - figure(old) for name, old in before.suts.items()))
 
 
+# What CPU seconds are read from: the control group counts every process, those that have ended included.
+_GROUPS = ("cgroup", "cpuacct")
+
+
 def with_cpu(measurement: Measurement, before: Usage, after: Usage) -> Measurement:
     """The measurement with the CPU time of the server's processes; for guests of their QEMU and vhost threads, for
     containers of their control groups; and of the physical machine; in total and per request.
@@ -138,6 +150,8 @@ def with_cpu(measurement: Measurement, before: Usage, after: Usage) -> Measureme
     The exact total is split into user and system time in the ratio of the machine's coarser counters.
     """
     if not after.suts:
+        return measurement
+    if after.groups_only and any(sut["server"]["method"] not in _GROUPS for sut in after.suts.values()):
         return measurement
     total = growth(before, after, lambda sut: sut["server"]["total_s"])
     user = growth(before, after, lambda sut: sut["server"]["user_s"])
