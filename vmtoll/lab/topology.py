@@ -1,5 +1,6 @@
 """The machines of the embedded lab: a topology (playbooks/topologies/<name>.yml), its guests, their addresses."""
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
@@ -144,7 +145,13 @@ def shape(topology: str = "single", profiles: Sequence[str] = ()) -> LabShape:
         kvm_host = next(host for host in kvm_hosts if host in members)
         host_of |= {name: kvm_host for name in members if name not in host_of}
     machines = [
-        {"name": name, "group": group, "address": address, "host": host_of.get(name, kvm_hosts[0])}
+        {
+            "name": name,
+            "group": group,
+            "address": address,
+            "host": host_of.get(name, kvm_hosts[0]),
+            **_card(group, name),
+        }
         for group in ("clients", "metal_hosts", "containers", "runtimes")
         for name, address in _addresses(group, description.get(group, ()))
     ]
@@ -267,6 +274,11 @@ def _profile_by_guest(profiles: Sequence[str]) -> dict[str, str]:
 
 def _addresses(kind: str, names: Iterable[str]) -> list[tuple[str, str]]:
     return [(name, str(IPv4Address(_FIRST[kind]) + n)) for n, name in enumerate(names)]
+
+
+def _card(group: str, name: str) -> dict[str, str]:
+    """The name of a runtime's port on the switch, which has at most 15 bytes with its prefix; else that of the machine."""
+    return {"card": hashlib.sha256(name.encode()).hexdigest()[:10]} if group == "runtimes" else {}
 
 
 def _memory_mib(guest: Mapping[str, Any], kind: profiles.Kind = "guests") -> int:
