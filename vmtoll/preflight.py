@@ -109,7 +109,9 @@ class Lab:
             (client, sut)
             for client in self.answering_hosts("client")
             for sut in self.answering_hosts(*SUTS)
-            if self.machines.test_bed(client) == self.machines.test_bed(sut) and client.name != sut.name
+            if self.machines.test_bed(client) == self.machines.test_bed(sut)
+            and client.name != sut.name
+            and sut.runtime is None  # nothing of it is there until a server runs
         ]
 
     def ask(self, host: Host, op: str, limit_s: float = PATIENCE_S, **args: Any) -> Any:
@@ -632,6 +634,17 @@ def _advice(name: str, example: str) -> str:
     return f"State what you know in vmtoll_disclosure of the inventory, such as {{{name}: '{example}'}}."
 
 
+def runtimes(lab: Lab) -> Iterator[Complaint]:
+    """Start a program in each container runtime on its host's kernel; one that is missing or too old says so."""
+
+    def check_host(host: Host) -> list[Complaint]:
+        version = lab.ask(host, "sandbox_works")
+        return [ok(host.name, f"{version} starts containers on this kernel")] if version else []
+
+    for host in (host for host in lab.answering_hosts("container") if host.runtime):
+        yield from results_or_error(host.name, lambda host=host: check_host(host))  # type: ignore[misc]
+
+
 def settings(lab: Lab) -> Iterator[Complaint]:
     """Check metal and KVM hosts; containers and guests have their host's settings."""
     hosts = [host for host in lab.answering_hosts("metal", "kvm_host") if not host.vars.container_host]
@@ -658,7 +671,7 @@ def judge_settings(host: Host, settings: SpeedSettings) -> Complaint:
 
 
 CHECKS: tuple[Callable[[Lab], Iterable[Complaint]], ...] = (
-    inventory, reach, free, system, space, clock, network, link, kvm, guests, versions, disclosure, settings,
+    inventory, reach, free, system, space, clock, network, link, kvm, guests, runtimes, versions, disclosure, settings,
 )  # fmt: skip
 
 

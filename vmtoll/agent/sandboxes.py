@@ -31,6 +31,7 @@ LABEL = "vmtoll.sandbox"
 CONTENT = "/srv/vmtoll"
 _LOGS = "/var/log/vmtoll"
 _LIMIT_S = 60.0
+_REMOVE_S = 15.0
 _TRY_S = 20.0  # a platform that does not work may also start for ever
 _OPEN_FILES = 65536
 _CLONE_NEWNET = 0x40000000
@@ -139,9 +140,17 @@ class Sandbox:
         """End and remove what a server of this environment left here; return whether there was anything."""
         if self.is_process:
             return end_group(self.name)
-        if shutil.which("podman") is None or self.container() is None:
+        known = self.container() if shutil.which("podman") else None
+        if known is None:
             return False
-        self.podman("rm", "--force", "--time", "5", self.name)
+        try:
+            self.podman("rm", "--force", "--time", "5", self.name, limit_s=_REMOVE_S)
+        except RuntimeError:  # a platform that does not work answers no signal of its runtime
+            pid = str(known["State"]["Pid"])
+            for each in Container(pid, known["Id"]).pids() if pid != "0" else ():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(each), signal.SIGKILL)
+            self.podman("rm", "--force", "--time", "5", self.name)
         return True
 
     @property
@@ -279,7 +288,7 @@ class Sandbox:
         with what the runtime said: one that is too old knows its platform, or this kernel, as little.
         """
         if self.is_process:
-            return "none"
+            return ""
         self.remove()
         self.prepare_network()
         spec: ServerSpec = {"name": "true", "argv": ["/bin/true"], "ports": []}

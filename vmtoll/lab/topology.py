@@ -277,7 +277,7 @@ def _addresses(kind: str, names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def _card(group: str, name: str) -> dict[str, str]:
-    """The name of a runtime's port on the switch, which has at most 15 bytes with its prefix; else that of the machine."""
+    """The name of a runtime's port on the switch, at most 15 bytes with its prefix; others are named after machines."""
     return {"card": hashlib.sha256(name.encode()).hexdigest()[:10]} if group == "runtimes" else {}
 
 

@@ -280,7 +280,7 @@ class HostVars(GuestVariables):
         None,
         "container",
         "its container runtime, a file of `vm-images/runtimes`: the agent of `vmtoll_container_host` starts each server"
-        " by it, without SSH inside ([containers.md](how-to/container-runtimes.md)); unset: the container is a machine",
+        " by it, without SSH inside ([how](how-to/container-runtimes.md)); unset: the container is a machine",
     )
     runtime_path: str | None = _variable(
         None, "runtime", "the runtime's program on its host; unset: found on root's PATH", pattern="^/"
