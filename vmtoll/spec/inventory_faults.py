@@ -21,6 +21,7 @@ from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.groups import GROUPS, KNOWN_GROUPS, is_within, nearest
 from vmtoll.spec.inventory import hosts_by_role, members, read_inventory
 from vmtoll.spec.profiles import environment_names
+from vmtoll.spec.runtimes import load as load_runtime
 
 # Why a command reads the inventory. `load`: to measure its machines. `machines`: to change or inspect them. `hosts`: to
 # change or inspect any hosts, whatever their group.
@@ -356,6 +357,13 @@ def _sandbox(container: Host) -> Iterator[Complaint]:
     if not (variables.rootfs or variables.image):
         observation = "neither vmtoll_rootfs nor vmtoll_image is set"
         yield fail(container.name, observation, "Set one: the root file system with the servers")
+    runtime = load_runtime(str(variables.runtime)) if variables.runtime in runtimes else None
+    if runtime and runtime.runtime == "runsc" and runtime.stack == "own" and variables.network == "host":
+        observation = "vmtoll_network is host, and gVisor's own TCP would take its cards"
+        yield fail(container.name, observation, "Use bridge or namespace, or a runtime with `stack: host`")
+    if runtime and runtime.runtime == "process" and variables.network == "bridge":
+        observation = "vmtoll_network is bridge, and a plain process is not on podman's"
+        yield fail(container.name, observation, "Use namespace or host for all environments")
     if variables.network == "namespace" and not variables.network_namespace:
         observation = "vmtoll_network is namespace, and vmtoll_network_namespace is not set"
         yield fail(container.name, observation, "Set it: the name of a network namespace of the host")
