@@ -35,7 +35,7 @@ def make(folder: Path, port: int) -> Path:
     nginx = ["/usr/sbin/nginx", "-c", "/etc/nginx.conf"]
     busy = ["/bin/sh", "-c", f"while :; do :; done & exec {' '.join(nginx)}"]
     for name, argv in (("nginx", nginx), ("busy", busy)):
-        description = {
+        description: dict[str, object] = {
             "name": "nginx", "argv": argv, "user": None, "environment": {}, "binary": "/usr/sbin/nginx",
             "configs": ["/etc/nginx.conf"], "port": port, "ports": [port], "workers": 1, "packages": [],
         }  # fmt: skip
