@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.records import measure
 from tests.lab.the_lab import LAB, VMTOLL
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.model.trial import MachineKind
@@ -34,8 +35,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     file = folder / "every-runtime.yml"
     file.write_text(EXPERIMENT)
     subprocess.run([VMTOLL, "lab", "up", "--topology", "runtimes"], check=True, stdin=subprocess.DEVNULL)
-    subprocess.run([VMTOLL, "run", file, "--results", folder], check=False, stdin=subprocess.DEVNULL)
-    yield load_run(next((folder / "every-runtime").glob("*/run.json")).parent)
+    path, _ = measure(file, LAB / "inventory.yml", folder)
+    yield load_run(path)
     subprocess.run([VMTOLL, "lab", "down"], check=True)
     listing = ["podman", "ps", "--all", "--quiet", "--filter", "label=vmtoll.sandbox"]
     assert subprocess.run(listing, check=True, capture_output=True, text=True).stdout == ""

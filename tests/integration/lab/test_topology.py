@@ -65,9 +65,8 @@ def test_every_topology_has_unique_names_and_addresses(file: Path) -> None:
     assert len(set(names)) == len(names)
     assert len({machine["address"] for machine in everybody}) == len(everybody)
     assert {name for members in shape.test_beds.values() for name in members} <= set(names)
-    assert all(len(f"sw-{machine['name']}") <= 15 for machine in (*shape.machines, *shape.targets)), (
-        "a name of an interface is short"
-    )
+    cards = [f"sw-{machine.get('card', machine['name'])}" for machine in (*shape.machines, *shape.targets)]
+    assert all(len(card) <= 15 for card in cards), "a name of an interface is short"
     assert yaml.safe_load(file.read_text())["description"]
 
 
@@ -78,7 +77,7 @@ def test_every_topology_has_unique_names_and_addresses(file: Path) -> None:
             "mutli",
             [],
             "unknown topology 'mutli' (did you mean 'multi'?); "
-            "allowed: containers, machine-pairs, machines, migration, multi, single",
+            "allowed: containers, machine-pairs, machines, migration, multi, runtimes, single",
         ),
         ("single", ["kvm-defualt"], "unknown guest profile 'kvm-defualt' (did you mean 'kvm-default'?); allowed: kvm-"),
     ],
