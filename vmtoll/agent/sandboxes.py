@@ -30,6 +30,7 @@ Answer = TypeVar("Answer")
 LABEL = "vmtoll.sandbox"
 CONTENT = "/srv/vmtoll"
 _LOGS = "/var/log/vmtoll"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # as podman sets it
 _LIMIT_S = 60.0
 _REMOVE_S = 15.0
 _TRY_S = 20.0  # a platform that does not work may also start for ever
@@ -205,7 +206,7 @@ class Sandbox:
         """
         root, name = shlex.quote(str(self.files)), spec["name"]
         user = [f"--userspec={spec['user']}:"] if spec.get("user") else []
-        environment = [f"{key}={value}" for key, value in spec.get("environment", {}).items()]
+        environment = ["-i", f"PATH={_PATH}", *(f"{key}={value}" for key, value in spec.get("environment", {}).items())]
         script = "; ".join([
             "set -e", *(f"echo $$ >{shlex.quote(str(folder))}/cgroup.procs" for folder in group_folders(self.name)),
             "mount --make-rprivate /", f"mount --rbind {root} {root}", f"mount -o remount,bind,ro {root}",
