@@ -52,7 +52,7 @@ test-kvm: setup-tests ## labs of virtual machines with their own kernels as KVM 
 lint: setup-tests ## all linters
 	@scripts/lint
 
-lab-up: setup ## bring the embedded lab up (LINK=100mbit, TOPOLOGY=containers, machine-pairs, machines, migration, multi or single, GUESTS=kvm-2009,kvm-default, SUITE=trixie or bookworm)
+lab-up: setup ## bring the embedded lab up (LINK=100mbit, TOPOLOGY=containers, machine-pairs, machines, migration, multi, runtimes or single, GUESTS=kvm-2009,kvm-default, SUITE=trixie or bookworm)
 	@$(VMTOLL) lab up --link $(LINK) --topology $(TOPOLOGY) $(if $(GUESTS),--guests $(GUESTS))
 
 lab-down: setup ## remove the embedded lab
