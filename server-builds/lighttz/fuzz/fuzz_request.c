@@ -3,6 +3,7 @@
 #include "condition.h"
 #include "negotiate.h"
 #include <stdlib.h>
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -42,6 +43,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct request other;
     size_t scanned = 0;
     long end = request_parse(p, size, &scanned, &limits, &r);
+    struct line lines[REQUEST_FIELDS_MAX]; /* a request's fields last until the next one is read */
+    struct fields fields = *r.fields;
+    memcpy(lines, fields.lines, fields.count * sizeof *lines);
+    fields.lines = lines;
+    r.fields = &fields;
     size_t cut = 0; /* somewhere, but for the same input at the same place */
     for (size_t i = 0; i < size; i++)
         cut = (cut * 31 + data[i]) % (size + 1);
