@@ -142,7 +142,7 @@ def test_a_command_that_does_not_exist_is_an_answer(sut: AgentLine) -> None:
 
 def test_a_server_is_started_checked_and_stopped(sut: AgentLine) -> None:
     seen = sut.call("server_start", name="lighttz")
-    assert set(seen) == {"binary_sha256", "config_sha256", "workers", "sysctls", "cores"}
+    assert set(seen) == {"answers", "binary_sha256", "config_sha256", "workers", "sysctls", "cores"}
     assert seen["cores"] == len(os.sched_getaffinity(0))
     files = site(sut)["files"]
     check: dict[str, Any] = {"host": "127.0.0.1", "port": sut.host.port, "files": files}
@@ -373,7 +373,9 @@ def test_the_agent_is_plain_python_of_3_9() -> None:
         "pathlib",
         "pwd",
         "re",
+        "resource",
         "selectors",
+        "shlex",
         "shutil",
         "signal",
         "socket",

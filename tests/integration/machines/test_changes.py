@@ -352,7 +352,7 @@ def test_a_change_that_fails_loses_its_trials_alone(
         ({"environments": ["metal", "metal#2"], "changes": {"metal#2": {"apply": "true"}}}, "'metal#2': a name is not"),
         ({"environments": ["metal", "../x"], "changes": {"../x": {"apply": "true"}}}, "'../x': a name is not"),
         ({"environments": ["metal", ""], "changes": {"": {"apply": "true"}}}, "'': a name is not empty"),
-        ({"changes": {"changed": {"apply": ""}}}, "give apply, settings or sysctls"),
+        ({"changes": {"changed": {"apply": ""}}}, "give apply, settings, sysctls or isolation"),
         ({"changes": {"changed": {"apply": "true", "on": "host"}}}, "metal has no KVM host"),
         ({"environments": ["metal", "metal-two"], "changes": {"metal-two": {"apply": "true"}}}, "give the change"),
     ],
