@@ -106,6 +106,9 @@ class AgentLine:
         words = ["-ISu", "-c", _BOOTSTRAP]  # isolated: a module that is not sent is not found, here either
         argv += words if self.host.is_local else [shlex.quote(w) for w in words]
         pipe = subprocess.PIPE
+        program = _program()  # takes a while, in which ^C must find no ssh without an owner
+        limit = threading.Timer(timeout_s, self.give_up, [f"no login within {timeout_s:g} s"])
+        limit.daemon = True
         try:
             # ^C must reach only this process. If this process is killed, the kernel ends an ssh that `suspend` stopped,
             # because its process group is then orphaned; in its own session, ssh would keep its machine locked.
@@ -123,11 +126,8 @@ class AgentLine:
         self._process, self._pending, self._noise, self.lost_because = process, {}, [], ""
         threading.Thread(target=self._read_answers, args=(process,), daemon=True).start()
         threading.Thread(target=self._read_stderr, args=(process,), daemon=True).start()
-        program = _program()
-        limit = threading.Timer(timeout_s, self.give_up, [f"no login within {timeout_s:g} s"])
-        limit.daemon = True
-        limit.start()
         try:
+            limit.start()
             self._write(b"%d\n" % len(program) + program)  # blocks until ssh has logged in and reads
             limit.cancel()
             self.call("hello", timeout_s, root=self.host.root, sandbox=self.host.sandbox)
