@@ -278,7 +278,7 @@ _SSH_PROBLEMS = (
         "see the log of its sshd: MaxStartups, AllowUsers, a jump host, or a ban such as fail2ban's",
     ),
     (
-        "timed out|No route to host|is unreachable|no answer within|no login within",
+        "timed out|No route to host|is unreachable|no answer within|no login within|proxy dialer did not pass",
         "nothing answers at {address}, port {port} ({last})",
         "see that it is switched on, that ansible_host is its address and that no firewall is between",
     ),

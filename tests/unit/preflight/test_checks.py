@@ -150,6 +150,7 @@ def test_a_wrong_value_is_one_error_and_the_other_machines_are_checked() -> None
          "ssh failed: /root/.ssh/config: terminating, 1 bad", "by hand: `ssh root@big"),
         ("Unable to negotiate with 192.0.2.7 port 22: no matching host key type found. Their offer: ssh-rsa",
          "ssh failed: Unable to negotiate", "by hand"),
+        ("proxy dialer did not pass back a connection", "nothing answers at big.example, port 22", "switched on"),
         ("", "ssh failed: no word from ssh", "by hand"),
     ],
 )  # fmt: skip
