@@ -20,7 +20,7 @@ class Isolation(Document):
     )
     content: Literal["mounted", "overlay"] | None = Field(
         default=None,
-        description="`mounted`: the site's files are a mount of their own; `overlay`: they are read through an overlay "
+        description="`mounted`: the site's files are mounted separately; `overlay`: they are read through an overlay "
         "over the root file system; unset: `mounted`",
     )
     flags: list[str] | None = Field(default=None, description="further flags of the runtime, as `overlay2=none`")

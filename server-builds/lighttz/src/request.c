@@ -407,7 +407,7 @@ static const char *line_end(const char *p, const char *end, bool *good)
 }
 
 /* What most requests are, read without a look at each part: GET of a plain path by HTTP/1.1, and
- * fields that are known. The length of the head, or 0 when it is none of these. */
+ * fields that are known. The length of the head, or 0 for any other request. */
 static size_t parse_plain(const char *p, size_t n, const struct request_limits *limits,
                           struct request *r)
 {

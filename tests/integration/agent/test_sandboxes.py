@@ -61,7 +61,7 @@ def rootfs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def opened(network: None, rootfs: Path, tmp_path: Path) -> Iterator[Open]:
-    """Opens lines to agents, each with a folder of its own."""
+    """Opens lines to agents; each has its own folder."""
     lines: list[AgentLine] = []
 
     def open_line(name: str, **variables: Any) -> AgentLine:
