@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -412,7 +413,7 @@ def end_group(name: str) -> bool:
                 if folder.is_dir():
                     folder.rmdir()
             break
-        threading.Event().wait(0.05)
+        time.sleep(0.05)  # until the kernel has removed what was killed
     return bool(folders)
 
 
