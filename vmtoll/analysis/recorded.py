@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 import numpy as np
 from scipy import stats
@@ -17,7 +18,7 @@ from vmtoll.analysis.pairs import LOG_NATURAL, Bounds, SideBlock, bounds_of, mea
 from vmtoll.model.errors import UserError
 from vmtoll.model.metric import Metric
 from vmtoll.model.verdict import Cause, Doubt, Estimate, Judged, Kind, SideCounts, VerdictReason
-from vmtoll.recordings.rows import Better, Row, Value
+from vmtoll.recordings.rows import Better, Row, Value, name_of
 from vmtoll.statistics.series import Series, fit
 from vmtoll.statistics.thresholds import CONFIDENCE, MARGIN, MIN_BLOCKS, MIN_TEST_BEDS
 
@@ -65,7 +66,7 @@ class Subject:
     @property
     def name(self) -> str:
         """`parse time`: the benchmark and its metric."""
-        return " ".join(filter(None, [self.benchmark, self.metric]))
+        return name_of(self.benchmark, self.metric)
 
     def is_named(self, pattern: str) -> bool:
         """Return whether a pattern such as `parse*` matches the benchmark, the metric or both."""
@@ -136,14 +137,6 @@ def judge_rows(
     return RecordedPage(baseline, control, tuple(comparisons), hosts, _lacking(table, [baseline, *compared]))
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """A metric of a benchmark, as all rows have it."""
-
-    benchmark: str
-    metric: str
-
-
 @dataclass
 class _Values:
     unit: str
@@ -152,7 +145,7 @@ class _Values:
     boots: dict[tuple[str, int], int]  # (host, block) → boot
 
 
-_Table = dict[_Measured, _Values]
+_Table = dict[tuple[str, str], _Values]  # (benchmark, metric) → what all rows have of it
 
 
 def _table(rows: Sequence[Row], better: Better | None) -> _Table:
@@ -160,10 +153,9 @@ def _table(rows: Sequence[Row], better: Better | None) -> _Table:
     table: _Table = {}
     for row in rows:
         value = row.value
-        values = table.setdefault(
-            _Measured(value.benchmark, value.metric), _Values(value.unit, value.better, defaultdict(dict), {})
-        )
-        name = " ".join(filter(None, [value.benchmark, value.metric]))
+        key = value.benchmark, value.metric
+        values = table.setdefault(key, _Values(value.unit, value.better, defaultdict(dict), {}))
+        name = value.name
         if value.unit != values.unit:
             raise UserError(f"{name}: has the units {values.unit or 'none'} and {value.unit or 'none'}; give one")
         if value.better != values.better:
@@ -178,11 +170,11 @@ def _table(rows: Sequence[Row], better: Better | None) -> _Table:
 
 def _lacking(table: _Table, sides: Sequence[str]) -> dict[str, tuple[str, ...]]:
     lacking: dict[str, list[str]] = defaultdict(list)
-    for measured, values in table.items():
+    for key, values in table.items():
         present = {side for _, side in values.by_side}
         for side in sides:
             if side not in present and present.intersection(sides):
-                lacking[side].append(" ".join(filter(None, [measured.benchmark, measured.metric])))
+                lacking[side].append(name_of(*key))
     return {side: tuple(names) for side, names in lacking.items()}
 
 
@@ -216,16 +208,20 @@ class _Host:
     ) -> None:  # fmt: skip
         self.host, self.gates, self.share = host, gates, share
         self.subjects: list[tuple[Subject, By, By, By, Mapping[int, int]]] = []
-        for measured, values in table.items():
+        for key, values in table.items():
             base, again = values.by_side.get((host, baseline)), values.by_side.get((host, control), {})
             boots = {block: boot for (of, block), boot in values.boots.items() if of == host}
             for side in compared:
                 if base and (other := values.by_side.get((host, side))):
-                    subject = Subject(measured.benchmark, measured.metric, values.unit, side, values.better, host)
+                    subject = Subject(*key, values.unit, side, values.better, host)
                     self.subjects.append((subject, base, other, again, boots))
 
-    def evidence(self) -> Iterator[tuple[Subject, Evidence | RecordedComparison, _Sides]]:
+    @cached_property
+    def evidence(self) -> list[tuple[Subject, Evidence | RecordedComparison, _Sides]]:
         """For each comparison its evidence, or why there is none."""
+        return list(self._evidence())
+
+    def _evidence(self) -> Iterator[tuple[Subject, Evidence | RecordedComparison, _Sides]]:
         controls = self._controls()
         for subject, base, other, again, boots in self.subjects:
             if blank := _blank(subject, base, other):
@@ -239,20 +235,14 @@ class _Host:
             alone = bounds_of((_side_blocks(base, sign), _side_blocks(other, sign)))[0] if again else None
             noise, differs = controls.get((subject.benchmark, subject.metric), (None, 0.0))
             evidence = Evidence(
-                metric,
-                bounds.widened(differs),
-                boots,
-                alone and alone.widened(differs),
-                noise,
-                differs,
-                self.share,
-                capped=capped,
-            )
+                metric, bounds.widened(differs), boots, first_replicates=alone and alone.widened(differs), noise=noise,
+                control_difference=differs, share=self.share, capped=capped,
+            )  # fmt: skip
             logs = [{block: sign * each.mid for block, each in of.items() if each.mid is not None} for of in blocks]
             yield subject, evidence, _Sides(_doubts(bounds, base, other, differs), logs[0], logs[1])
 
     def judge(self, margin: float) -> list[RecordedComparison]:
-        return _judged(list(self.evidence()), margin, self.gates)
+        return _judged(self.evidence, margin, self.gates)
 
     def _controls(self) -> dict[tuple[str, str], tuple[float, float]]:
         """(benchmark, metric) → the largest log ratio of an A/A block, and how far the control surely differs."""
@@ -375,7 +365,7 @@ def _over_hosts(hosts: Sequence[_Host], margin: float, gates: Sequence[str]) -> 
     """Each comparison over hosts: their means are the units, as test beds are those of a campaign."""
     by_subject: dict[Subject, list[Evidence]] = defaultdict(list)
     for host in hosts:
-        for subject, evidence, _ in host.evidence():
+        for subject, evidence, _ in host.evidence:
             if isinstance(evidence, Evidence) and evidence.bounds.mid.n:
                 by_subject[replace(subject, host=ALL_HOSTS)].append(evidence)
     rows = [

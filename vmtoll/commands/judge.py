@@ -153,7 +153,7 @@ def judge(
             of_sides = partial(judged, baseline=baseline or next(iter(sides)))  # rows come in random order
             page = _measured(runner, of_sides, count, until, at_most_min, save)
         except WorseError as error:
-            print(f"{error}\n{Exit.WORSE.line}")
+            _without_rows(str(error), junit, markdown, as_json=as_json)
             raise SystemExit(Exit.WORSE) from None
     else:
         page = judged(_rows(files or [], names.split(","), paired=blocks))
@@ -256,7 +256,9 @@ def _measured(
                 share = look_share(looks, spent_s / until.at_most_s, last=is_last)
                 looks.append(Look(blocks=block, measured_s=spent_s, share=share))
                 page = judged(rows, share=share)
-                if is_last or not _open(page, until.half_width_pct / 100):
+                open_rows = _open(page, until.half_width_pct / 100)
+                say(f"after {block} blocks {len(open_rows)} of {len(page.gates)} rows are open")
+                if is_last or not open_rows:
                     return page
     raise AssertionError("blocks have no end")
 
@@ -291,6 +293,18 @@ def _outcome(comparison: "RecordedComparison", least: float) -> Exit:
     if answer is Answer.WORSE and at_best > least:
         return Exit.WORSE
     return Exit.NOT_WORSE if at_worst <= least or answer in (Answer.BETTER, Answer.EQUAL) else Exit.UNDECIDED
+
+
+def _without_rows(problem: str, junit: Path | None, markdown: Path | None, *, as_json: bool) -> None:
+    """The answer on a side that does not run: it is worse, and there is nothing to compare."""
+    if junit:
+        write_durably(junit, junit_report("vmtoll judge", [Case("vmtoll.judge", "every run", "failure", problem)]))
+    if markdown:
+        write_durably(markdown, f"**{Exit.WORSE.line}**\n\n{problem}\n".encode())
+    if as_json:
+        print_json({"rows": [], "problem": problem, "exit": Exit.WORSE})
+    else:
+        print(f"{problem}\n{Exit.WORSE.line}")
 
 
 def _case(comparison: "RecordedComparison", page: "RecordedPage", least: float) -> Case:

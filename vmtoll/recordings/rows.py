@@ -37,6 +37,16 @@ class Value:
     failed: int = 0  # requests or operations that failed; they count against their side
     requests: int | None = None  # of the run, the failed ones included
 
+    @property
+    def name(self) -> str:
+        """`parse time`: the benchmark and its metric."""
+        return name_of(self.benchmark, self.metric)
+
+
+def name_of(benchmark: str, metric: str) -> str:
+    """`parse time`; the metric alone where the benchmark has no name."""
+    return f"{benchmark} {metric}" if benchmark else metric
+
 
 @dataclass(frozen=True)
 class Row:

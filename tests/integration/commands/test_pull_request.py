@@ -58,7 +58,7 @@ def test_only_a_slower_head_fails(repository: Path, head: str, code: int, shown:
     [
         ({"INPUT_RUN": ""}, "run: is empty"),
         ({"INPUT_FAIL_ON": "red"}, "fail-on: 'red'; give worse or undecided"),
-        ({"INPUT_BASE": ""}, "this is no pull request"),
+        ({"INPUT_BASE": ""}, "this is not a pull request"),
         ({"INPUT_BASE": "", "BASE_REF": "main"}, "check out with fetch-depth: 0"),
         ({"INPUT_BASE": "nope"}, "nope: no such commit here"),
         ({"INPUT_BUILD": "false"}, "the build of base failed"),

@@ -156,6 +156,18 @@ def test_commands_are_measured(monkeypatch: pytest.MonkeyPatch, words: list[str]
     assert judge(monkeypatch, *words, "--count", 8) == code
 
 
+def test_a_side_that_does_not_run_is_worse_in_every_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = ("--junit", tmp_path / "judge.xml", "--markdown", tmp_path / "judge.md", "--json")
+    assert judge(monkeypatch, "--run", "true", "--run", "false", *files) == Exit.WORSE
+    problem = "false: ended with exit code 1; it printed nothing"
+    assert json.loads(capsys.readouterr().out) == {"rows": [], "problem": problem, "exit": 1}
+    failure = ElementTree.fromstring((tmp_path / "judge.xml").read_bytes()).find("testcase/failure")
+    assert failure is not None and failure.get("message") == problem
+    assert (tmp_path / "judge.md").read_text() == f"**exit 1: worse**\n\n{problem}\n"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -1,10 +1,11 @@
 """What other benchmarks recorded, judged, in words."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from vmtoll.analysis.recorded import ALL_HOSTS, Answer, Blank, RecordedComparison, RecordedPage
-from vmtoll.model.verdict import Estimate, VerdictReason
-from vmtoll.report.words.terms import number, percent, plural, ratio
+from vmtoll.model.verdict import VerdictReason
+from vmtoll.report.words.terms import number, percent, plural
 from vmtoll.report.words.verdicts import Sides, estimate_text, explained_text, undecided_text
 from vmtoll.statistics.thresholds import MIN_BLOCKS, MIN_TEST_BEDS
 
@@ -23,13 +24,8 @@ _BLANKS = {
 def size_text(comparison: RecordedComparison) -> str:
     """`1.043× (1.031 to 1.056)`; of sides without a common block what they show if nothing drifted."""
     if comparison.unpaired:
-        return f"{_unpaired_text(comparison.unpaired)} if nothing drifted"
+        return f"{estimate_text(replace(comparison.judged, estimate=comparison.unpaired))} if nothing drifted"
     return estimate_text(comparison.judged)
-
-
-def _unpaired_text(estimate: Estimate) -> str:
-    ends = f" ({ratio(estimate.low)} to {ratio(estimate.high)})" if estimate.low and estimate.high else ""
-    return f"{ratio(estimate.value)}×{ends}"
 
 
 def levels_text(comparison: RecordedComparison) -> str:
