@@ -76,6 +76,7 @@ from vmtoll.agent.protocol import (
     Samples,
     SandboxOptions,
     ServerSpec,
+    StartedSandbox,
     StartedServer,
 )  # fmt: skip
 from vmtoll.agent.sampler import Sampler
@@ -310,6 +311,19 @@ class Agent:
     def op_reaches(self, host: str, port: int, limit_s: float = 60.0) -> None:
         """Wait until something at this address accepts connections. Raises RuntimeError when it does not in time."""
         wait_until(lambda: listens(port, host), limit_s, f"{host} does not listen on port {port}")
+
+    def op_sandbox_start(self, name: str, start_at_s: float, limit_s: float = 60.0) -> StartedSandbox:
+        """Start a server at a time of this machine's clock, and note what the runtime took. Raises RuntimeError."""
+        server = self.server(name)
+        if not isinstance(server, (SandboxServer, ProcessServer)):
+            raise RuntimeError(f"{name} runs in no container runtime")
+        self.started_servers.add(name)
+        with server.sandbox.timing() as calls:
+            server.prepare()
+            time.sleep(max(0.0, start_at_s - time.time()))
+            started_at, begin_s = time.time(), time.monotonic()
+            server.launch(limit_s)
+            return {"started_at": started_at, "wall_s": time.monotonic() - begin_s, "calls": calls()}
 
     def op_sandbox_works(self) -> str:
         """Start a program in the sandbox on this kernel; return the runtime's version. See Sandbox.try_out."""

@@ -256,6 +256,16 @@ class ServerFacts(Fingerprint):
     version: str | None
 
 
+class StartedSandbox(TypedDict):
+    """A server that was started in a container runtime, or as its plain process. Times are of this machine's clock:
+    `started_at`, and begin and end of each call of the runtime by its engine.
+    """
+
+    started_at: float
+    wall_s: float
+    calls: list[tuple[float, float]]
+
+
 class StartedServer(Fingerprint):
     """A server that was started; `cores`: how many it may use. `answers`: whether its ports were seen to answer, which
     is not so where a sandbox has its own TCP. `sysctls`: empty where they are not visible.

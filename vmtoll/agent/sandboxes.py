@@ -16,7 +16,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,6 +50,7 @@ class Sandbox:
         self.declared, self.options, self.root = options, options, root
         self.name = f"vmtoll-{options['name']}"
         self._files: Path | None = None
+        self.timed = Path()  # what stands for the runtime and notes its calls, while a start is measured
 
     def isolate(self, parts: Mapping[str, Any]) -> None:
         """Replace these parts of the declared isolation for the servers that are started from now on."""
@@ -80,6 +81,28 @@ class Sandbox:
                 f"the container runtime {found or name} is not here; install it, or set vmtoll_runtime_path"
             )
         return found
+
+    @contextlib.contextmanager
+    def timing(self) -> Iterator[Callable[[], list[tuple[float, float]]]]:
+        """Note begin and end of each call of the runtime; yield what returns them. Raises RuntimeError, OSError."""
+        if self.is_process:
+            yield list
+            return
+        folder = self.root / "run" / "vmtoll-timed"
+        folder.mkdir(parents=True, exist_ok=True)
+        log = folder / "calls"
+        log.write_text("")
+        self.timed = folder / Path(self.program).name  # podman knows runtimes by their names
+        self.timed.write_text(
+            "#!/bin/bash\nLC_ALL=C begin=$EPOCHREALTIME\n"
+            f'{shlex.quote(self.program)} "$@"\nstatus=$?\n'
+            f'LC_ALL=C; echo "$begin $EPOCHREALTIME" >>{shlex.quote(str(log))}\nexit $status\n'
+        )
+        self.timed.chmod(0o755)
+        try:
+            yield lambda: [(float(begin), float(end)) for begin, end in map(str.split, log.read_text().splitlines())]
+        finally:
+            self.timed = Path()
 
     @property
     def files(self) -> Path:
@@ -172,7 +195,8 @@ class Sandbox:
         memory = options["memory_mib"]
         limit = _open_files()
         return [
-            f"--runtime={self.program}", *(f"--runtime-flag={flag}" for flag in self.runtime_flags),
+            f"--runtime={self.timed if self.timed.name else self.program}",
+            *(f"--runtime-flag={flag}" for flag in self.runtime_flags),
             "run", "--detach", f"--name={self.name}", f"--label={LABEL}={self.root}", "--log-driver=none",
             "--read-only", "--no-hosts", "--dns=none", "--pids-limit=-1", f"--ulimit=nofile={limit}:{limit}",
             f"--ulimit=nproc={_hard(resource.RLIMIT_NPROC)}",
@@ -329,9 +353,17 @@ class SandboxServer:
         self.start_lock = threading.Lock()
 
     def start(self, limit_s: float) -> None:
+        self.prepare()
+        self.launch(limit_s)
+
+    def prepare(self) -> None:
+        """Do what comes before a start. Raises RuntimeError."""
+        self.sandbox.remove()
+        self.sandbox.prepare_network()
+
+    def launch(self, limit_s: float) -> None:
+        """Start it after `prepare`. Raises RuntimeError."""
         with self.start_lock:  # so that stop() misses no server that is just starting
-            self.sandbox.remove()
-            self.sandbox.prepare_network()
             try:
                 self.sandbox.podman(*self.sandbox.command(self.spec)[1:], limit_s=limit_s)
                 self._container = find_container(self.sandbox.name, ["podman"])
@@ -366,6 +398,11 @@ class ProcessServer(CommandServer):
         self.spec, self.sandbox = spec, sandbox
 
     def start(self, limit_s: float) -> None:
+        self.prepare()
+        self.launch(limit_s)
+
+    def prepare(self) -> None:
+        """Do what comes before a start. Raises RuntimeError."""
         self.sandbox.remove()
         self.sandbox.prepare_network()
         for folder in group_folders(self.sandbox.name):
@@ -375,6 +412,9 @@ class ProcessServer(CommandServer):
                     if file.exists():
                         file.write_text(str(memory_mib << 20))
         self.command = self.sandbox.command(self.spec)
+
+    def launch(self, limit_s: float) -> None:
+        """Start it after `prepare`."""
         super().start(limit_s)
 
     def stop(self, limit_s: float) -> None:

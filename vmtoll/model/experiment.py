@@ -12,7 +12,7 @@ from vmtoll.model.density import Density
 from vmtoll.model.document import Document
 from vmtoll.model.exits import Explain
 from vmtoll.model.facts import ALWAYS_DIFFER
-from vmtoll.model.first_answer import FirstAnswer
+from vmtoll.model.first_answer import FirstAnswer, Way
 from vmtoll.model.operation import Operation
 from vmtoll.model.service import Service
 from vmtoll.model.trial import METAL, Arm, MachineKind, kind_of
@@ -289,7 +289,16 @@ class Experiment(Document):
         if self.first_answer and self.changes:
             raise ValueError("first_answer: a machine with `changes` would boot without its change; remove one of them")
         if self.first_answer and not self.started:
-            raise ValueError("first_answer: metal is not started, and no environment is a guest; add one, or remove it")
+            raise ValueError(
+                "first_answer: metal is not started, and no environment is a guest or a container runtime; add one, or "
+                "remove it"
+            )
+        for name in (name for name in self.started if not self.starts_of(name)):
+            is_runtime = name in self.kinds
+            raise ValueError(
+                f"first_answer: of: {name} is {'a container runtime' if is_runtime else 'a guest'}; add "
+                f"{'`start`' if is_runtime else '`boot`, `restore` or `resume`'}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -366,9 +375,14 @@ class Experiment(Document):
 
     @property
     def started(self) -> list[str]:
-        """The environments whose guests are started: all guests, without those of operations."""
-        names = self.environments if self.first_answer else []
-        return [name for name in names if self.kind_of(name) is MachineKind.GUEST and name not in self.variants]
+        """The environments that are started: guests and container runtimes, without those of operations."""
+        names = [name for name in self.environments if name not in self.variants] if self.first_answer else []
+        return [name for name in names if name in self.kinds or self.kind_of(name) is MachineKind.GUEST]
+
+    def starts_of(self, environment: str) -> list[tuple[Way, int]]:
+        """Each way of `first_answer` that this environment can go, with each number at once."""
+        starts = self.first_answer.starts if self.first_answer else []
+        return [(way, count) for way, count in starts if (way == "start") == (environment in self.kinds)]
 
     @property
     def baseline_arm(self) -> Arm:

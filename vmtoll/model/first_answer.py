@@ -1,4 +1,4 @@
-"""From a guest that does not run to its first answer: what is asked for, and what was seen of each start."""
+"""From nothing that runs to the first answer: what is asked for, and what was seen of each start."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,9 +9,12 @@ from pydantic import ConfigDict, Field, field_validator
 from vmtoll.model.document import Document
 from vmtoll.model.trial import Accelerator
 
-Way = Literal["boot", "restore", "resume"]
+Way = Literal["boot", "restore", "resume", "start"]
 # Parts of the time to the first answer, in their order.
-PARTS = ("host", "firmware", "loader", "kernel", "initrd", "systemd", "network", "server", "hypervisor", "guest")
+PARTS = (
+    "host", "firmware", "loader", "kernel", "initrd", "systemd", "network", "engine", "runtime", "server", "hypervisor",
+    "guest",
+)  # fmt: skip
 
 
 class FirstAnswer(Document):
@@ -20,7 +23,7 @@ class FirstAnswer(Document):
     of: list[Way] = Field(
         min_length=1,
         description="`boot` of a guest that was shut down; `restore` of one that was saved to a file; `resume` of a "
-        "paused one",
+        "paused one; `start` of a container runtime, or of its plain process, of which none ran",
     )
     at_once: list[int] = Field(
         default=[1], min_length=1, description="numbers of guests of an environment that start at the same time"

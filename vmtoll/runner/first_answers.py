@@ -1,4 +1,4 @@
-"""Starts of guests in each block, in random order: from nothing, a saved or a paused state, to the first answer."""
+"""Starts in each block, in random order: from nothing, or a guest's saved or paused state, to the first answer."""
 
 import contextlib
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from vmtoll.model.event import Listener, StartFailed, Starting
 from vmtoll.model.first_answer import GuestStart, StartRecord
 from vmtoll.model.inventory import Host
 from vmtoll.runner.plan import Start, starts_of
-from vmtoll.trial.first_answer import StartTrial
+from vmtoll.trial.first_answer import SandboxTrial, StartTrial
 
 
 def check_starts(session: Session) -> None:
@@ -23,8 +23,9 @@ def check_starts(session: Session) -> None:
     HostLostError.
     """
     experiment, inventory = session.resolved.experiment, session.inventory
-    ways = experiment.first_answer.of if experiment.first_answer else []
-    for guest in (guest for name in experiment.started for guest in inventory.machines.get(name, ())):
+    ways = [way for way in experiment.first_answer.of if way != "start"] if experiment.first_answer else []
+    started = [guest for name in experiment.started for guest in inventory.machines.get(name, ())]
+    for guest in (guest for guest in started if not guest.runtime):
         if on_host := session.on_host(guest):
             try:
                 for way in ways:
@@ -76,7 +77,11 @@ def _figures(
     session: Session, guests: Sequence[Host], start: Start, tell: Listener
 ) -> tuple[tuple[GuestStart, ...], str]:
     """The figures of each guest, or why there are none."""
-    trial = StartTrial(session, guests, start.server, start.way)
+    trial: StartTrial | SandboxTrial
+    if start.way == "start":
+        trial = SandboxTrial(session, guests[0], start.server)
+    else:
+        trial = StartTrial(session, guests, start.server, start.way)
     try:
         figures = trial.measure()
     except (AgentError, HostLostError, ToolError) as error:
@@ -88,5 +93,6 @@ def _figures(
             trial.make_run()
         raise
     silent = [each.guest for each in figures if each.answer_s is None]
-    limit_s = trial.key.limit_s
+    key = session.resolved.experiment.first_answer
+    limit_s = key.limit_s if key else 0.0
     return figures, f"no answer of {', '.join(silent)} within {limit_s:g} s" if silent else ""

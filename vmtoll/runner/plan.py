@@ -117,16 +117,13 @@ class Start(NamedTuple):
 
 def starts_of(resolved: Resolved, order_seed: int, block: int) -> list[Start]:
     """The starts of a block, in the order that this seed gives; none without `first_answer`."""
-    key = resolved.experiment.first_answer
-    if key is None:
-        return []
     absent = {skip.environment for skip in resolved.skipped}
     starts = [
         Start(environment, server, way, at_once)
         for environment in resolved.experiment.started
         if environment not in absent
         for server in resolved.servers
-        for way, at_once in key.starts
+        for way, at_once in resolved.experiment.starts_of(environment)
     ]
     random.Random(f"{order_seed}:{block}:first-answer").shuffle(starts)
     return starts
@@ -143,7 +140,8 @@ def expected_s(resolved: Resolved) -> float:
         crosscheck_s = experiment.crosscheck_s if workload.crosscheck else 0.0
         trials_s += experiment.warmup_s + primary_s + crosscheck_s + FIXED_COST_S
     boots = experiment.boots - 1 + sum(change_boots(resolved, planned).values())
-    starts_s = sum(BOOT_S if start.way == "boot" else RESTORE_S for start in starts_of(resolved, 0, 1))
+    way_s = {"boot": BOOT_S, "start": FIXED_COST_S}
+    starts_s = sum(way_s.get(start.way, RESTORE_S) for start in starts_of(resolved, 0, 1))
     total_s = experiment.blocks * (trials_s + starts_s) + boots * BOOT_S
     if resolved.requests:
         return total_s + _checks_s(resolved, resolved.requests, experiment.blocks * len(matrix))

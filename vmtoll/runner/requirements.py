@@ -143,7 +143,7 @@ def _check_explained(resolved: Resolved, inventory: Inventory) -> None:
 def _check_started(resolved: Resolved, inventory: Inventory) -> None:
     """Raise ExperimentError for a guest whose KVM host is not named, so that nobody could start it."""
     for host in (host for name in resolved.experiment.started for host in inventory.machines.get(name, ())):
-        if inventory.kvm_host(host) is None or not host.guest_name:
+        if not host.runtime and (inventory.kvm_host(host) is None or not host.guest_name):
             raise ExperimentError(
                 f"first_answer: the inventory does not say what starts {host.name}; set "
                 "vmtoll_kvm_host and vmtoll_domain, or leave `first_answer` out",

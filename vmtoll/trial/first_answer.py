@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmtoll import hypervisors
-from vmtoll.agent.protocol import Done, Probed
+from vmtoll.agent.protocol import Done, Probed, StartedSandbox
 from vmtoll.hypervisors.starts import StartCommands, start_commands
 from vmtoll.machines.boots import end_guest
 from vmtoll.machines.changes import REVERT_S
@@ -149,7 +149,7 @@ class StartTrial:
         """
         limit_s = self.key.limit_s
         ahead = [clock_offset(started.host, _LOOKS).ahead_s for started in self.guests]
-        probes = [self._probe(started.guest, limit_s + _LEAD_S) for started in self.guests]
+        probes = [_probe(self.session, started.guest, self.key) for started in self.guests]
         start_at_s = time.time() + _LEAD_S
         commands = [
             started.host.ask(
@@ -166,14 +166,6 @@ class StartTrial:
             (done, probed, done["started_at"] - ahead_s)
             for done, probed, ahead_s in zip(dones, seen, ahead, strict=True)
         ]
-
-    def _probe(self, guest: Host, limit_s: float) -> Pending:
-        files = self.session.content["files"]
-        page = min(files, key=lambda file: (file["size_bytes"], file["path"]))["path"]
-        return self.client.ask(
-            "probe", host=guest.seen_from(self.client.host), port=guest.port, path=f"/{self.session.site.name}/{page}",
-            every_s=self.key.every_ms / 1000, limit_s=limit_s,
-        )  # fmt: skip
 
     def _figures(self, started: _Started, done: Done, probed: Probed, began_s: float) -> GuestStart:
         """The figures of a guest, which is as it was afterwards. Raises AgentError, HostLostError, ToolError."""
@@ -251,6 +243,75 @@ class StartTrial:
             started.host.call("revert", REVERT_S, guest=started.guest.name)
             if started.is_left and self.way != "boot":
                 started.line.resume()
+
+
+class SandboxTrial:
+    """`measure` starts a server in its container runtime, or as a process, looks, and ends it. Else `clean_up`."""
+
+    def __init__(self, session: Session, host: Host, server: str) -> None:
+        self.session, self.server, self.line = session, server, session.line(host)
+
+    def measure(self) -> tuple[GuestStart, ...]:
+        """Start the server. Raises AgentError, HostLostError, ToolError."""
+        key = self.session.resolved.experiment.first_answer
+        if key is None:
+            raise RuntimeError("the experiment has no `first_answer`")
+        clock = clock_offset(self.line, _LOOKS)
+        probe = _probe(self.session, self.line.host, key)
+        start_at_s = time.time() + _LEAD_S + clock.ahead_s
+        started: StartedSandbox = self.line.call(
+            "sandbox_start", key.limit_s + _TRAVEL_S, name=self.server, start_at_s=start_at_s, limit_s=key.limit_s
+        )
+        probed: Probed = probe.wait(key.limit_s + _LEAD_S + _TRAVEL_S)
+        client = clock_offset(self.session.client, _LOOKS)
+        began_s = started["started_at"] - clock.ahead_s
+
+        def since(time_s: float | None) -> float | None:
+            return None if time_s is None else time_s - client.ahead_s - began_s
+
+        answer_s, calls = since(probed["answered_at"]), [
+            (begin - started["started_at"], end - started["started_at"]) for begin, end in started["calls"]
+        ]  # fmt: skip
+        self.clean_up()
+        return (
+            GuestStart(
+                guest=self.line.host.name, answer_s=answer_s, network_s=since(probed["reached_at"]),
+                command_s=started["wall_s"], parts=runtime_parts(calls, answer_s),
+                error_s=clock.error_s + client.error_s, gap_s=probed["gap_s"],
+            ),
+        )  # fmt: skip
+
+    def clean_up(self) -> None:
+        """End the server. Raises AgentError, HostLostError."""
+        self.line.call("server_stop", _LIMIT_S, name=self.server)
+
+    def make_run(self) -> None:
+        """End the server and the client's probe, wherever the start ended. Raises AgentError, HostLostError."""
+        with contextlib.suppress(AgentError, HostLostError):
+            self.session.client.call("probe_stop")
+        self.clean_up()
+
+
+def runtime_parts(calls: Sequence[tuple[float, float]], answer_s: float | None) -> dict[str, float]:
+    """The parts of a start up to its answer, in s; together `answer_s`, empty without one. `calls`: begin and end of
+    each call of the runtime by its engine, in s from the start; none of a plain process.
+    """
+    if answer_s is None:
+        return {}
+    ended_s = min(answer_s, max((end for _, end in calls), default=0.0))
+    runtime_s = sum(max(0.0, min(end, answer_s) - begin) for begin, end in calls)
+    parts = {"engine": ended_s - runtime_s, "runtime": runtime_s} if calls else {}
+    return {**parts, "server": answer_s - ended_s}
+
+
+def _probe(session: Session, host: Host, key: FirstAnswer) -> Pending:
+    """Requests of the client for the smallest page, from before the start."""
+    files, client = session.content["files"], session.client
+    page = min(files, key=lambda file: (file["size_bytes"], file["path"]))["path"]
+    return client.ask(
+        "probe", host=host.seen_from(client.host), port=host.port, path=f"/{session.site.name}/{page}",
+        every_s=key.every_ms / 1000, limit_s=key.limit_s + _LEAD_S,
+    )  # fmt: skip
 
 
 def _wait(pending: Sequence[Pending], limit_s: float = _LIMIT_S) -> list[Any]:

@@ -125,6 +125,29 @@ def test_a_server_serves_the_files_of_the_root_file_system(opened: Open, rootfs:
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_measured_start_notes_what_the_runtime_took(opened: Open, runtime: str) -> None:
+    line = opened(runtime)
+    start_at_s = time.time() + 0.3
+    started = line.call("sandbox_start", 90, name="nginx", start_at_s=start_at_s)
+    page()
+    assert started["started_at"] >= start_at_s
+    calls, end_s = started["calls"], started["started_at"] + started["wall_s"]
+    assert all(started["started_at"] < begin < end < end_s for begin, end in calls)
+    assert bool(calls) == (runtime != "process")
+    assert sum(end - begin for begin, end in calls) < started["wall_s"]
+    line.call("server_stop", 60, name="nginx")
+    line.call("server_start", 90, name="nginx")
+    assert "vmtoll-timed" not in str(runtime_of_container(runtime))
+    line.call("server_stop", 60, name="nginx")
+
+
+def runtime_of_container(runtime: str) -> str:
+    """The program that podman has as the runtime of a test's container."""
+    argv = ["podman", "inspect", "--format", "{{.OCIRuntime}}", f"vmtoll-test{os.getpid()}-{runtime}"]
+    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_busy_process_inside_is_the_servers_and_one_beside_is_background(opened: Open, runtime: str) -> None:
     line = opened(runtime)
     line.call("server_start", 90, name="busy")

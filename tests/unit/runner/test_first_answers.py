@@ -18,6 +18,7 @@ from vmtoll.runner.requirements import check_inventory
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import Resolved, load
 from vmtoll.spec.machines import from_data
+from vmtoll.trial.first_answer import runtime_parts
 
 DOCUMENT: dict[str, Any] = {
     "question": "?", "environments": ["metal", "kvm-default"], "servers": ["nginx"], "workloads": ["site-rate-100"],
@@ -41,6 +42,33 @@ def inventory(*, is_seen: bool = True) -> Inventory:
     groups = {"clients": ["client"], "metal_hosts": ["metal"], "kvm_hosts": ["host"], "kvm_guests": ["guest"]}
     lists = {name: {"hosts": members} for name, members in groups.items()}
     return from_data({"_meta": {"hostvars": hosts}, **lists}, ["metal", "kvm-default"])
+
+
+def test_a_container_runtime_is_started_in_its_own_way(tmp_path: Path) -> None:
+    names = ["process", "runc", "kvm-default"]
+    resolved = read(tmp_path, environments=names, first_answer={"of": ["start", "boot"]})
+    assert {(start.environment, start.way) for start in starts_of(resolved, 7, 1)} == {
+        ("process", "start"), ("runc", "start"), ("kvm-default", "boot"),
+    }  # fmt: skip
+    with pytest.raises(ExperimentError, match="of: kvm-default is a guest; add `boot`, `restore` or `resume`"):
+        read(tmp_path, environments=names, first_answer={"of": ["start"]})
+    with pytest.raises(ExperimentError, match="of: process is a container runtime; add `start`"):
+        read(tmp_path, environments=names, first_answer={"of": ["boot"]})
+
+
+@pytest.mark.parametrize(
+    ("calls", "answer_s", "parts"),
+    [
+        ([], 0.2, {"server": 0.2}),
+        ([(0.1, 0.3), (0.35, 0.45)], 0.6, {"engine": 0.15, "runtime": 0.3, "server": 0.15}),
+        ([(0.1, 0.3), (0.35, 0.45)], 0.4, {"engine": 0.15, "runtime": 0.25, "server": 0.0}),
+        ([(0.1, 0.3)], None, {}),
+    ],
+)
+def test_the_parts_of_a_start_add_up_to_its_answer(
+    calls: list[tuple[float, float]], answer_s: float | None, parts: dict[str, float]
+) -> None:
+    assert runtime_parts(calls, answer_s) == pytest.approx(parts)
 
 
 def test_each_block_has_all_starts_of_guests_in_an_order_of_its_own(tmp_path: Path) -> None:

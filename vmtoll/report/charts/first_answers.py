@@ -20,9 +20,8 @@ from vmtoll.report.words import PART_NAMES, first_answer_text, start_text
 
 ORDER = 6
 _BAR = 0.55
-_COLOURS = dict(
-    zip(PARTS, (SOFT, SKY, INK, BLUE, GUESTS[3], GUESTS[1], GUESTS[2], GUESTS[0], SOFT, GUESTS[0]), strict=True)
-)  # fmt: skip
+_OF_PARTS = (SOFT, SKY, INK, BLUE, GUESTS[3], GUESTS[1], GUESTS[2], SOFT, BLUE, GUESTS[0], SOFT, GUESTS[0])
+_COLOURS = dict(zip(PARTS, _OF_PARTS, strict=True))
 
 
 def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:

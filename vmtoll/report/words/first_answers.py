@@ -9,11 +9,17 @@ from vmtoll.report.words.terms import DASH, amount_text, number, plural
 HEADINGS = ("starts", "first guest, s", "all, s", "network, s", "more, s")
 PARTS = {
     "host": "host and firmware", "firmware": "firmware", "loader": "boot loader", "kernel": "kernel",
-    "initrd": "initial RAM disk", "systemd": "systemd", "network": "network", "server": "server",
-    "hypervisor": "hypervisor", "guest": "guest goes on",
+    "initrd": "initial RAM disk", "systemd": "systemd", "network": "network", "engine": "podman",
+    "runtime": "runtime", "server": "server", "hypervisor": "hypervisor", "guest": "guest goes on",
 }  # fmt: skip
-_SINGLE = {"boot": "is booted", "restore": "is restored from a saved state", "resume": "is resumed from a pause"}
-_SEVERAL = {"boot": "booted", "restore": "restored from a saved state", "resume": "resumed from a pause"}
+_SINGLE = {
+    "boot": "is booted", "restore": "is restored from a saved state", "resume": "is resumed from a pause",
+    "start": "is started",
+}  # fmt: skip
+_SEVERAL = {
+    "boot": "booted", "restore": "restored from a saved state", "resume": "resumed from a pause",
+    "start": "started",
+}  # fmt: skip
 
 
 def start_text(start: StartFigures) -> str:
