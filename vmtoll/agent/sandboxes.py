@@ -18,9 +18,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from vmtoll.agent.containers import Container, find_container
+from vmtoll.agent.docker import imported_image, registered_name
 from vmtoll.agent.facts import sysctls
 from vmtoll.agent.machine import output_of, processes_cpu, read
 from vmtoll.agent.protocol import CpuTimes, SandboxOptions, ServerSpec
@@ -39,8 +40,10 @@ _OPEN_FILES = 65536
 _CLONE_NEWNET = 0x40000000
 _HOSTS_KERNEL = ("process", "runc", "crun")  # serves TCP, and what else a server asks of it
 _STORAGE_FULL = re.compile(r"no space left on device", re.IGNORECASE)
-# Of podman and of runtimes: what says nothing about the cause.
-_NOISE = re.compile(r'^(Error: |time="\S+" level=\w+ msg="?|OCI runtime error: )+|"$')
+# Of engines and of runtimes: what says nothing about the cause.
+_NOISE = re.compile(
+    r'^(Error: |docker: |Error response from daemon: |time="\S+" level=\w+ msg="?|OCI runtime error: )+|"$'
+)
 
 
 class Sandbox:
@@ -50,6 +53,8 @@ class Sandbox:
         self.declared, self.options, self.root = options, options, root
         self.name = f"vmtoll-{options['name']}"
         self._files: Path | None = None
+        # Of Docker: the image of the root file system, and the runtimes that the daemon knows.
+        self._image, self._registered = "", dict[str, Any]()
         self.timed = Path()  # what stands for the runtime and notes its calls, while a start is measured
 
     def isolate(self, parts: Mapping[str, Any]) -> None:
@@ -60,7 +65,12 @@ class Sandbox:
         """Return whether a server of this environment runs here, or has left something."""
         if self.is_process:
             return any(folder.is_dir() for folder in group_folders(self.name))
-        return shutil.which("podman") is not None and self.container() is not None
+        return shutil.which(self.engine) is not None and self.container() is not None
+
+    @property
+    def engine(self) -> str:
+        """`podman`; `docker` where this machine has only that."""
+        return "docker" if shutil.which("docker") and not shutil.which("podman") else "podman"
 
     @property
     def is_process(self) -> bool:
@@ -84,8 +94,11 @@ class Sandbox:
 
     @contextlib.contextmanager
     def timing(self) -> Iterator[Callable[[], list[tuple[float, float]]]]:
-        """Note begin and end of each call of the runtime; yield what returns them. Raises RuntimeError, OSError."""
-        if self.is_process:
+        """Note begin and end of each call of the runtime; yield what returns them. Raises RuntimeError, OSError.
+
+        Docker takes no other program for a runtime than the registered one: there are no calls.
+        """
+        if self.is_process or self.engine == "docker":
             yield list
             return
         folder = self.root / "run" / "vmtoll-timed"
@@ -109,11 +122,16 @@ class Sandbox:
         """The root file system that the servers see. Raises RuntimeError where it is not here."""
         if self._files is None:
             kind, _, name = str(self.options["rootfs"]).partition(":")
+            if self.engine == "docker" and (self.options["image"] or kind == "podman"):
+                raise RuntimeError(
+                    "Docker does not show the files of an image or a container here; unpack them into a folder, as with"
+                    " `docker export`, and set vmtoll_rootfs to it"
+                )
             if self.options["image"]:
                 self.refuse_missing_image()
-                self._files = Path(self.podman("image", "mount", str(self.options["image"])))
+                self._files = Path(self.call("image", "mount", str(self.options["image"])))
             else:
-                self._files = Path(self.podman("mount", name) if kind == "podman" else str(self.options["rootfs"]))
+                self._files = Path(self.call("mount", name) if kind == "podman" else str(self.options["rootfs"]))
             if not self._files.is_dir():
                 raise RuntimeError(
                     f"{self._files}: no root file system is here; provision it, or correct vmtoll_rootfs"
@@ -126,38 +144,41 @@ class Sandbox:
         if subprocess.run(["podman", "image", "exists", image], check=False, capture_output=True).returncode:
             raise RuntimeError(f"podman has no image {image} here; pull it, or correct vmtoll_image")
 
-    def podman(self, *words: str, limit_s: float = _LIMIT_S) -> str:
-        """Run podman; return what it printed. Raises RuntimeError with one sentence."""
+    def call(self, *words: str, limit_s: float = _LIMIT_S, stdin: IO[bytes] | None = None) -> str:
+        """Run the engine's command; return what it printed. Raises RuntimeError with one sentence."""
+        engine = self.engine
         if os.geteuid():
             raise RuntimeError(
-                "podman is rootless here, and CPU sets and network namespaces need root; set ansible_become, or log in"
-                " as root"
+                f"{engine} is rootless here, and CPU sets and network namespaces need root; set ansible_become, or log"
+                " in as root"
             )
         try:
-            done = subprocess.run(["podman", *words], capture_output=True, text=True, timeout=limit_s, check=False)
+            done = subprocess.run(
+                [engine, *words], stdin=stdin, capture_output=True, text=True, timeout=limit_s, check=False
+            )
         except FileNotFoundError:
             raise RuntimeError("podman is not here; install it") from None
         except subprocess.TimeoutExpired:
             raise RuntimeError(f"it did not start within {limit_s:g} s") from None
         if done.returncode == 0:
             return done.stdout.strip()
-        lines = [line for line in done.stderr.splitlines() if line.strip()] or [f"podman {words[0]} failed"]
+        lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("See 'docker")]
         if _STORAGE_FULL.search(done.stderr):
             raise RuntimeError(
-                "podman's storage on this machine is full; make room for it, as with `podman system prune`"
+                f"{engine}'s storage on this machine is full; make room for it, as with `{engine} system prune`"
             )
-        raise RuntimeError(_NOISE.sub("", lines[-1]))
+        raise RuntimeError(_NOISE.sub("", (lines or [f"{engine} {words[0]} failed"])[-1]))
 
     def container(self) -> dict[str, Any] | None:
-        """What podman knows of this environment's container; None without one. Raises RuntimeError for one of this name
-        that vmtoll did not make.
+        """What the engine knows of this environment's container; None without one. Raises RuntimeError for one of this
+        name that vmtoll did not make.
         """
-        listing = output_of("podman", "inspect", "--type", "container", self.name, limit_s=_LIMIT_S)
+        listing = output_of(self.engine, "inspect", "--type", "container", self.name, limit_s=_LIMIT_S)
         known: dict[str, Any] | None = next(iter(json.loads(listing or "[]")), None)
         if known and (known["Config"].get("Labels") or {}).get(LABEL) != str(self.root):
             raise RuntimeError(
-                f"podman has a container {self.name} here that vmtoll did not make; rename it, or this host of the "
-                "inventory"
+                f"{self.engine} has a container {self.name} here that vmtoll did not make; rename it, or this host of "
+                "the inventory"
             )
         return known
 
@@ -165,17 +186,18 @@ class Sandbox:
         """End and remove what a server of this environment left here; return whether there was anything."""
         if self.is_process:
             return end_group(self.name)
-        known = self.container() if shutil.which("podman") else None
+        known = self.container() if shutil.which(self.engine) else None
         if known is None:
             return False
+        rm = ["rm", "--force", *(["--time", "5"] if self.engine == "podman" else []), self.name]
         try:
-            self.podman("rm", "--force", "--time", "5", self.name, limit_s=_REMOVE_S)
+            self.call(*rm, limit_s=_REMOVE_S)
         except RuntimeError:  # a platform that does not work answers no signal of its runtime
             pid = str(known["State"]["Pid"])
             for each in Container(pid, known["Id"]).pids() if pid != "0" else ():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(each), signal.SIGKILL)
-            self.podman("rm", "--force", "--time", "5", self.name)
+            self.call(*rm)
         return True
 
     @property
@@ -188,31 +210,44 @@ class Sandbox:
 
     def command(self, spec: ServerSpec) -> list[str]:
         """The command line that starts a server. Raises RuntimeError."""
-        return self._process_command(spec) if self.is_process else ["podman", *self._container_words(spec)]
+        return self._process_command(spec) if self.is_process else [self.engine, *self._container_words(spec)]
 
     def _container_words(self, spec: ServerSpec) -> list[str]:
         options, name = self.options, spec["name"]
         memory = options["memory_mib"]
-        limit = _open_files()
+        if self.engine == "docker":
+            self._registered = self._registered or json.loads(self.call("info", "--format", "{{json .Runtimes}}"))
+            runtime = registered_name(self._registered, self.program, self.runtime_flags)
+            begin = ["run", f"--runtime={runtime}", "--pull=never"]
+            of_podman, mode = [], "mode=1777"
+        else:
+            runtime = str(self.timed if self.timed.name else self.program)
+            begin = [f"--runtime={runtime}", *(f"--runtime-flag={flag}" for flag in self.runtime_flags), "run"]
+            of_podman, mode = ["--no-hosts", "--dns=none", "--read-only-tmpfs=false"], "mode=1777,notmpcopyup"
         return [
-            f"--runtime={self.timed if self.timed.name else self.program}",
-            *(f"--runtime-flag={flag}" for flag in self.runtime_flags),
-            "run", "--detach", f"--name={self.name}", f"--label={LABEL}={self.root}", "--log-driver=none",
-            "--read-only", "--no-hosts", "--dns=none", "--pids-limit=-1", f"--ulimit=nofile={limit}:{limit}",
-            f"--ulimit=nproc={_hard(resource.RLIMIT_NPROC)}",
+            *begin, "--detach", f"--name={self.name}", f"--label={LABEL}={self.root}", "--log-driver=none",
+            "--read-only", *of_podman, "--pids-limit=-1", *limits(),
             f"--cpuset-cpus={options['cpus']}", *([f"--memory={memory}m"] if memory else []),
-            "--read-only-tmpfs=false",
-            *(f"--tmpfs={folder}:mode=1777,notmpcopyup" for folder in ("/run", "/tmp", f"/run/vmtoll-{name}", _LOGS)),
+            *(f"--tmpfs={folder}:{mode}" for folder in ("/run", "/tmp", f"/run/vmtoll-{name}", _LOGS)),
             *([] if options["seccomp"] in (None, True) else ["--security-opt=seccomp=unconfined"]),
-            *(["--uidmap=0:100000:65536", "--gidmap=0:100000:65536"] if options["user_namespace"] else []),
+            *self._user_words(),
             *self._network_words(spec),
             *(f"--env={key}={value}" for key, value in spec.get("environment", {}).items()),
             *([f"--user={spec['user']}"] if spec.get("user") else []),
             *self._root_words(), *spec["argv"],
         ]  # fmt: skip
 
+    def _user_words(self) -> list[str]:
+        if not self.options["user_namespace"]:
+            return []
+        if self.engine == "docker":
+            raise RuntimeError("Docker maps the users of all its containers alike; leave user_namespace out")
+        return ["--uidmap=0:100000:65536", "--gidmap=0:100000:65536"]
+
     def _network_words(self, spec: ServerSpec) -> list[str]:
         network = self.options["network"]
+        if network == "namespace" and self.engine == "docker":
+            raise RuntimeError("Docker does not join a network namespace; set vmtoll_network to bridge or host")
         if network == "bridge":
             return ["--network=bridge", *(f"--publish={port}:{port}" for port in all_ports(spec))]
         return [f"--network=ns:{self._namespace}" if network == "namespace" else "--network=host"]
@@ -223,6 +258,9 @@ class Sandbox:
         content = [] if is_overlay else [f"--volume={self.files}{CONTENT}:{CONTENT}:ro"]
         if self.options["image"]:
             return [*content, str(self.options["image"])]
+        if self.engine == "docker":
+            self._image = self._image or imported_image(self.files, self.call)
+            return [*content, self._image]
         return [*content, "--rootfs", f"{self.files}{':O' * is_overlay}"]
 
     def _process_command(self, spec: ServerSpec) -> list[str]:
@@ -269,9 +307,8 @@ class Sandbox:
         if network == "namespace":
             return in_network(self._namespace, lambda: listens(port)) if self.shares_stack else None
         if network == "bridge" and pid:
-            addresses = output_of(
-                "podman", "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}", self.name
-            ).split()
+            template = "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}"
+            addresses = output_of(self.engine, "inspect", "--format", template, self.name).split()
             return any(listens(port, address) for address in addresses)
         return listens(port)
 
@@ -294,20 +331,24 @@ class Sandbox:
         commands = {name: shlex.join(self.command(spec)) for name, spec in specs.items()}
         if self.is_process:
             return {**place, "seccomp": "none", "capabilities": "all", "commands": commands}
-        version, info = self.version(), json.loads(self.podman("info", "--format", "json"))["host"]
-        digest = (
-            self.podman("image", "inspect", "--format", "{{.Digest}}", str(options["image"]))
-            if options["image"]
-            else ""
-        )
+        seccomp, capabilities = self._security()
+        image = str(options["image"] or self._image)
+        field = "{{.Id}}" if self._image else "{{.Digest}}"
+        digest = self.call("image", "inspect", "--format", field, image) if image else ""
         return {
-            **place, "version": version, "platform": options["platform"],
+            **place, "version": self.version(), "platform": options["platform"],
             "stack": "host" if self.shares_stack else "own", "flags": self.runtime_flags,
-            "engine": self.podman("--version"),
-            "seccomp": "none" if options["seccomp"] is False else info["security"]["seccompProfilePath"],
-            "capabilities": info["security"]["capabilities"], "user_namespace": bool(options["user_namespace"]),
+            "engine": self.call("--version"), "seccomp": "none" if options["seccomp"] is False else seccomp,
+            "capabilities": capabilities, "user_namespace": bool(options["user_namespace"]),
             "content": options["content"] or "mounted", "image_digest": digest or None, "commands": commands,
         }  # fmt: skip
+
+    def _security(self) -> tuple[str, str]:
+        """The filter of system calls and the capabilities that the engine gives a container. Raises RuntimeError."""
+        if self.engine == "docker":
+            return self.call("info", "--format", '{{join .SecurityOptions " "}}'), "Docker's own"
+        security = json.loads(self.call("info", "--format", "json"))["host"]["security"]
+        return security["seccompProfilePath"], security["capabilities"]
 
     def try_out(self) -> str:
         """Start a program that ends at once in this environment; return the runtime's version. Raises RuntimeError,
@@ -320,7 +361,7 @@ class Sandbox:
         spec: ServerSpec = {"name": "true", "argv": ["/bin/true"], "ports": []}
         words = [word for word in self._container_words(spec) if word != "--detach"]
         try:
-            self.podman(*words, limit_s=_TRY_S)
+            self.call(*words, limit_s=_TRY_S)
         except RuntimeError as error:
             raise RuntimeError(self.explained(str(error))) from None
         finally:
@@ -334,7 +375,7 @@ class Sandbox:
 
     def explained(self, complaint: str) -> str:
         """A complaint of the runtime with its version and platform, which decide whether it works on this kernel."""
-        if complaint.startswith(("podman", "the container runtime")):
+        if complaint.startswith(("podman", "docker", "Docker", "the container runtime")):
             return complaint
         version = self.version() or self.program
         platform = f" with platform {self.options['platform']}" if self.options["platform"] else ""
@@ -365,8 +406,8 @@ class SandboxServer:
         """Start it after `prepare`. Raises RuntimeError."""
         with self.start_lock:  # so that stop() misses no server that is just starting
             try:
-                self.sandbox.podman(*self.sandbox.command(self.spec)[1:], limit_s=limit_s)
-                self._container = find_container(self.sandbox.name, ["podman"])
+                self.sandbox.call(*self.sandbox.command(self.spec)[1:], limit_s=limit_s)
+                self._container = find_container(self.sandbox.name, [self.sandbox.engine])
             except RuntimeError as error:
                 with contextlib.suppress(RuntimeError):
                     self.sandbox.remove()
@@ -488,10 +529,12 @@ def in_network(namespace: str, ask: Callable[[], Answer]) -> Answer:
     return answers[0]
 
 
-def _hard(kind: int) -> str:
-    hard = resource.getrlimit(kind)[1]
-    limit = 1 << 15 if hard == resource.RLIM_INFINITY else min(hard, 1 << 15)
-    return f"{limit}:{limit}"
+def limits() -> list[str]:
+    """The options of an engine with the highest limits that this machine's root may grant a container."""
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    processes = 1 << 15 if hard == resource.RLIM_INFINITY else min(hard, 1 << 15)
+    files = _open_files()
+    return [f"--ulimit=nofile={files}:{files}", f"--ulimit=nproc={processes}:{processes}"]
 
 
 def _open_files() -> int:

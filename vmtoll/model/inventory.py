@@ -291,11 +291,13 @@ class HostVars(GuestVariables):
         "folder on its host with the root file system that provisioning made; `podman:NAME`: that of a container",
         pattern="^(/|podman:)",
     )
-    image: str | None = _variable(None, "runtime", "image of its host instead of `vmtoll_rootfs`, pinned by digest")
+    image: str | None = _variable(
+        None, "runtime", "image of its host's podman instead of `vmtoll_rootfs`, pinned by digest"
+    )
     network: Literal["bridge", "host", "namespace"] = _variable(
         "bridge",
         "runtime",
-        "podman's bridge with the port published, the host's network, or `vmtoll_network_namespace`",
+        "the engine's bridge with the port published, the host's network, or, with podman, `vmtoll_network_namespace`",
     )
     network_namespace: str | None = _variable(
         None, "runtime", "network namespace of its host, by the name in /run/netns"

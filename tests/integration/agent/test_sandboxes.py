@@ -323,7 +323,7 @@ def test_rootless_podman(opened: Open, tmp_path: Path) -> None:
     line.close()
     code = (
         "import os\nfrom pathlib import Path\nfrom vmtoll.agent.sandboxes import Sandbox\nos.setuid(65534)\n"
-        f"Sandbox({line.host.sandbox!r}, Path('/nowhere')).podman('ps')"
+        f"Sandbox({line.host.sandbox!r}, Path('/nowhere')).call('ps')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "podman is rootless here" in done.stderr
