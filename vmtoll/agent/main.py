@@ -80,7 +80,7 @@ from vmtoll.agent.protocol import (
     StartedServer,
 )  # fmt: skip
 from vmtoll.agent.sampler import Sampler
-from vmtoll.agent.sandboxes import ProcessServer, Sandbox, SandboxServer, in_network
+from vmtoll.agent.sandboxes import ProcessServer, Sandbox, SandboxServer, check_pinned, in_network, limits
 from vmtoll.agent.servers import CommandServer, UnitServer, confine, listens, metrics_page, threads_outside, wait_until
 from vmtoll.agent.service import ask, find
 from vmtoll.agent.telemetry import interrupts, kvm_counters, thread_seconds
@@ -324,6 +324,13 @@ class Agent:
             started_at, begin_s = time.time(), time.monotonic()
             server.launch(limit_s)
             return {"started_at": started_at, "wall_s": time.monotonic() - begin_s, "calls": calls()}
+
+    def op_image(self, name: str) -> list[str]:
+        """Check that podman has this image here, given by its digest; return podman's options with the highest limits
+        of a container here. See check_pinned.
+        """
+        check_pinned(name)
+        return limits()
 
     def op_sandbox_works(self) -> str:
         """Start a program in the sandbox on this kernel; return the runtime's version. See Sandbox.try_out."""

@@ -473,6 +473,22 @@ class ProcessServer(CommandServer):
         return Container(self.pid, self.sandbox.name).cpu() if self.pid else processes_cpu(pids)
 
 
+def check_pinned(image: str) -> None:
+    """Raise RuntimeError unless podman has this image here, and it is given by its digest."""
+    argv = ["podman", "image", "inspect", "--format", "{{range .RepoDigests}}{{.}} {{end}}", image]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+    except OSError:
+        raise RuntimeError("podman is not here; install it") from None
+    if os.geteuid() or done.returncode:
+        why = "; it is rootless here: log in as root" if os.geteuid() else f"; get it: podman pull {image}"
+        raise RuntimeError(f"podman has no image {image} here{why}")
+    if "@sha256:" not in image:
+        raise RuntimeError(
+            f"{image} may name another image tomorrow; give it by its digest: {' or '.join(done.stdout.split())}"
+        )
+
+
 def group_folders(name: str) -> list[Path]:
     """The folders of a control group of this name, one for each hierarchy that counts what it uses."""
     root = Path("/sys/fs/cgroup")

@@ -10,6 +10,7 @@ import typer
 import yaml
 
 from vmtoll.builds import tools
+from vmtoll.commands import image_service
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.conclude import judge
 from vmtoll.commands.help import NOTHING_VALID, describe
@@ -37,19 +38,21 @@ describe(
     "vmtoll measure-service before=http://10.0.0.5:8000 --urls urls.txt --at-most-rps 200 --rate 100 -i lab.yml "
     "--unit shop.service --apply 'cp new.conf /etc/shop.conf && systemctl reload shop' "
     "--revert 'cp old.conf /etc/shop.conf && systemctl reload shop'",
+    "vmtoll measure-service --image docker.io/library/nginx@sha256:DIGEST --runtimes runc,runsc-systrap --port 80 "
+    "--urls urls.txt --at-most-rps 2000 --users 16",
     exits={NOTHING_VALID: "no trial is valid"},
 )
 
 
 def measure_service(
+    at_most_rps: Annotated[float, typer.Option(help="Upper limit of the requests per second of any load.", min=0.1)],
     addresses: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="[NAME=]ADDRESS...",
             help="http(s)://HOST:PORT of the service; name each of several; the first is the baseline.",
         ),
-    ],
-    at_most_rps: Annotated[float, typer.Option(help="Upper limit of the requests per second of any load.", min=0.1)],
+    ] = None,
     urls: Annotated[
         Path | None,
         typer.Option(
@@ -97,6 +100,23 @@ def measure_service(
         ),
     ] = None,
     revert: Annotated[str, typer.Option(help="Command that undoes --apply, between trials and at the end.")] = "",
+    image: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of ADDRESS: image with its digest (NAME@sha256:...) that podman on the service's machine "
+            "has; vmtoll starts it there in each of --runtimes, and removes its containers."
+        ),
+    ] = None,
+    runtimes: Annotated[
+        str, typer.Option(help="With --image: container runtimes, separated by commas; the first is the baseline.")
+    ] = "runc,runsc-systrap",
+    port: Annotated[
+        int, typer.Option(help="With --image: port of the image's HTTP, published as the same port.", min=1, max=65535)
+    ] = 8080,
+    run_option: Annotated[
+        list[str] | None,
+        typer.Option(help="With --image: further option of `podman run`, e.g. --cpuset-cpus=2-3 (repeatable)."),
+    ] = None,
     name: Annotated[str, typer.Option(help="Name of the service in results.")] = "service",
     blocks: Annotated[int, typer.Option(help="Number of trials of each load on each side.", min=6)] = 8,
     duration_s: Annotated[float, typer.Option(help="Seconds of load in a trial.", min=0.1)] = 10.0,
@@ -111,9 +131,14 @@ def measure_service(
     """Measure a service that runs already, and compare its versions; vmtoll installs nothing on its machine.
 
     Writes an experiment with `service:` to the results folder and runs it. The load stops when more than 1 of the last
-    100 requests fails. Without --inventory this machine sends the load, and vmtoll cannot see the service's CPU time.
+    100 requests fails. Without --inventory this machine sends the load, and starts the containers of --image; vmtoll
+    then cannot see the CPU time of another service.
     """
-    arms = _arms(addresses)
+    if bool(addresses) == bool(image):
+        raise UserError("give ADDRESS of a service that runs, or --image")
+    arms = _arms(addresses or [])
+    if image and (apply or unit or cgroup or container or process):
+        raise UserError("--image starts its containers itself; leave out --apply, --unit and the like")
     if bool(apply) != bool(revert):
         raise UserError("--apply and --revert go together: --revert restores the first side")
     loads = {f"rate-{value:g}": {"kind": "rate", "rate_rps": value, "deadline_ms": deadline_ms} for value in rate or []}
@@ -135,7 +160,7 @@ def measure_service(
         "cpu": {key: value for key, value in given_cpu.items() if value} or None,
         "loads": loads,
     }
-    first = next(iter(arms))
+    first = next(iter(arms), "")
     change = {"changes": {"after": {"of": first, "apply": apply, "revert": revert}}} if apply else {}
     keys = {
         "question": f"how does {name} answer{' on each arm' if len(arms) > 1 or apply else ''}?",
@@ -147,6 +172,11 @@ def measure_service(
         "duration_s": duration_s,
         **change,
     }
+    if image:
+        inventory = inventory or image_service.this_machine(results / FOLDER)
+        of_image = image_service.keys(image, runtimes, port, run_option or [], name, inventory, limit)
+        keys |= {**of_image, "service": service | of_image["service"]}
+        keys["question"] = f"what does each container runtime cost {name}?"
     file = results / FOLDER / f"{name}.yml"
     file.parent.mkdir(parents=True, exist_ok=True)
     write_durably(file, yaml.safe_dump(keys, sort_keys=False).encode())

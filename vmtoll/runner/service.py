@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from vmtoll.agent.protocol import PageAnswer
+from vmtoll.machines.changes import alter
 from vmtoll.machines.session import Session
 from vmtoll.model.errors import AgentError, ExperimentError, VmtollError
 from vmtoll.model.event import Listener, NotMeasured, ServiceCompared
@@ -13,7 +14,7 @@ from vmtoll.runner.plan import combinations
 from vmtoll.runs.folder import SERVICE, read_pages
 from vmtoll.spec.experiment import Resolved
 from vmtoll.spec.service import ServiceRequests
-from vmtoll.trial.service import BODIES, ask, watch, wrong_answers
+from vmtoll.trial.service import BODIES, ask, wait, watch, wrong_answers
 
 _MOST_NAMED = 3  # URLs in an error
 
@@ -35,12 +36,16 @@ def most_requests(resolved: Resolved, requests: ServiceRequests) -> int:
 
 def compare_arms(session: Session, requests: ServiceRequests, tell: Listener) -> None:
     """Ask every arm twice for each URL, note the answers in the session and in service.json. Arms with a change are
-    asked in their first trial. Raises ExperimentError when arms differ, a URL does not answer with 2xx, or the machine
-    of an arm runs no such process.
+    asked in their first trial; where every arm has one, the baseline's is put in place now. Raises ExperimentError when
+    arms differ, a URL does not answer with 2xx, or the machine of an arm runs no such process.
     """
     experiment = session.resolved.experiment
-    _find_processes(session, requests)
     arms = [name for name in session.resolved.environments if name not in experiment.changes]
+    if not arms:
+        arms = [experiment.baseline_arm.environment]
+        alter(session, arms[0], tell)
+        wait(session.client, requests, arms[0])
+    _find_processes(session, requests)
     rounds = {arm: [_ask(session, requests, arm) for _ in range(2)] for arm in arms}
     pages, complaints = list[ServicePage](), list[str]()
     for i, path in enumerate(requests.distinct):

@@ -160,7 +160,8 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     own_names = [name for name in experiment.environments if name not in experiment.variants]
     check_profiles(path, experiment, registry)
     known = [*environment_names(registry), *experiment.profiles]
-    check_environments(path, experiment, own_names if experiment.service else known)
+    of_changes = [change.of for change in experiment.changes.values()]  # a service may be measured with changes alone
+    check_environments(path, experiment, own_names or of_changes if experiment.service else known)
     if experiment.baseline:
         check_names(path, "baseline", "environment of this experiment", [experiment.baseline], experiment.environments)
     servers = experiment.servers if experiment.service else registry.servers()

@@ -19,6 +19,7 @@ BODIES = 4  # URLs that are asked before a load, and after it
 # A service is silent after this time without an answer, or SILENCE_TIMES its slowest answer at the start.
 SILENCE_S, SILENCE_TIMES = 1.5, 2.0
 _LIMIT_S = 60.0
+START_S = 60.0  # until a service that a change has started accepts connections
 
 
 def ask(line: AgentLine, requests: ServiceRequests, environment: str, paths: Sequence[str]) -> list[PageAnswer]:
@@ -30,6 +31,17 @@ def ask(line: AgentLine, requests: ServiceRequests, environment: str, paths: Seq
         headers=dict(requests.headers), rate_rps=service.at_most_rps, ca=requests.ca, verify=service.verify,
     )  # fmt: skip
     return answers
+
+
+def wait(line: AgentLine, requests: ServiceRequests, environment: str) -> None:
+    """Wait until an environment's service accepts connections from this client. Raises AgentError, HostLostError."""
+    host, port = _remote(requests.addresses[environment])
+    line.call("reaches", 2 * START_S, host=host, port=port, limit_s=START_S)
+
+
+def _remote(address: str) -> tuple[str, int]:
+    parts = urlsplit(address)
+    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def watch(line: AgentLine, service: Service) -> int:
@@ -70,8 +82,7 @@ class ServiceDriver(LoadDriver):
 
     @property
     def remote(self) -> tuple[str, int]:
-        parts = urlsplit(self.address)
-        return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        return _remote(self.address)
 
     def closed_load(self, tool: str, users: int, rate_rps: float | None, duration_s: float) -> ClosedLoad:
         """The users' loop for `duration_s`, whatever its rate."""
@@ -131,11 +142,14 @@ class TrialService:
         self.wrong_bodies: list[str] = []
 
     def start(self) -> tuple[int | None, list[Finding]]:
-        """Find the service's processes on its machine, if that is seen; return the cores that they may use.
+        """Wait for a service that a change has started, and find its processes on its machine, if that is seen; return
+        the cores that they may use.
 
         Raises AgentError, HostLostError.
         """
-        service = self.driver.requests.service
+        service, environment = self.driver.requests.service, self.driver.arm.environment
+        if environment in self.session.resolved.experiment.changes:
+            wait(self.driver.client, self.driver.requests, environment)
         cores = [watch(line, service) for line in self.driver.machines.suts] if service.cpu else []
         return (cores[0] if cores else None), []
 
