@@ -11,7 +11,7 @@ from vmtoll.paths import PROJECT
 
 
 def lint(file: Path) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, PROJECT / "scripts/action_runs.py", file]
+    argv = [sys.executable, str(PROJECT / "scripts/action_runs.py"), str(file)]
     return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 
