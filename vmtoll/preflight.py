@@ -4,8 +4,10 @@ Each check is a function of `CHECKS` that asks the agents on the machines of a l
 """
 
 import dataclasses
+import html
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -417,15 +419,27 @@ def judge_link(
 
 
 def kvm(lab: Lab) -> Iterator[Complaint]:
-    """Run code on a virtual CPU of each KVM host, and boot a kernel there."""
+    """Run code on a virtual CPU of each KVM host, and boot the kernels of its guests there."""
     yield from lab.on_each(lab.answering_hosts("kvm_host"), lambda host: _kvm_of(lab, host))
 
 
 def _kvm_of(lab: Lab, host: Host) -> Iterator[Complaint]:
     embedded = host.is_local and host.vars.lab == "embedded"
     kernel = f"{json.loads((LAB / 'built.json').read_text())['image']}/vmlinuz" if embedded else ""
-    answer: KvmAnswer = lab.ask(host, "kvm_works", KVM_PATIENCE_S + PATIENCE_S, kernel=kernel)
-    yield judge_kvm(host.name, answer, embedded=embedded)
+    for path in _guest_kernels(lab, host) or [kernel]:
+        answer: KvmAnswer = lab.ask(host, "kvm_works", KVM_PATIENCE_S + PATIENCE_S, kernel=path)
+        yield judge_kvm(host.name, answer, embedded=embedded)
+
+
+def _guest_kernels(lab: Lab, host: Host) -> list[str]:
+    """The files on a KVM host that libvirt's guests there boot as their kernel, each once; empty where they boot from
+    their disks, or are not made yet.
+    """
+    virsh, kernels = hypervisors.Virsh(lab.lines[host.name]), list[str]()
+    for guest in (guest for guest in lab.by_role["kvm_guest"] if guest.vars.kvm_host == host.name):
+        if domain := guest.vars.domain or (guest.vars.profile and guest.name):
+            kernels += re.findall(r"<kernel>([^<]+)</kernel>", virsh.output("dumpxml", domain)["stdout"])
+    return sorted({html.unescape(kernel) for kernel in kernels})
 
 
 def judge_kvm(machine: str, answer: KvmAnswer, *, embedded: bool) -> Complaint:

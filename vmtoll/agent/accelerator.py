@@ -1,4 +1,4 @@
-"""Find the accelerator that works, by booting the image's kernel: /dev/kvm may exist and still run nothing."""
+"""Find the accelerator that works, by booting a guest's kernel: /dev/kvm may exist and still run nothing."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def probe(kernel: Path, device: Path = Path("/dev/kvm"), commands: Commands | No
     with (commands or Commands()).running(argv) as qemu:
         printed = _read_until_banner(qemu, patience_s)
     if BANNER in printed:
-        return "kvm", "the image's kernel prints its banner under KVM"
-    return "tcg", f"{device} exists, but the image's kernel printed no banner under KVM within {patience_s:g} s"
+        return "kvm", f"{kernel.name} prints its banner under KVM"
+    return "tcg", f"{device} exists, but {kernel.name} printed no banner under KVM within {patience_s:g} s"
 
 
 def _has_kvm_module() -> bool:

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -92,13 +93,16 @@ class RecordedComparison:
 
 @dataclass(frozen=True)
 class RecordedPage:
-    """`lacking`: side → what the other sides have and it has not."""
+    """`lacking`: side → what the other sides have and it has not; `alike`: (benchmark of the baseline alone, one of
+    compared sides alone), which may be one that was renamed.
+    """
 
     baseline: str
     control: str
     comparisons: tuple[RecordedComparison, ...]
     hosts: tuple[str, ...]
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    alike: tuple[tuple[str, str], ...] = ()
 
     @property
     def gates(self) -> list[RecordedComparison]:
@@ -134,7 +138,10 @@ def judge_rows(
         if not any(each.subject.is_named(pattern) for each in comparisons):
             names = ", ".join(dict.fromkeys(each.subject.name for each in comparisons))
             raise UserError(f"--gate {pattern}: matches no row; they are {names}")
-    return RecordedPage(baseline, control, tuple(comparisons), hosts, _lacking(table, [baseline, *compared]))
+    return RecordedPage(
+        baseline, control, tuple(comparisons), hosts, _lacking(table, [baseline, *compared]),
+        _alike(table, baseline, control),
+    )  # fmt: skip
 
 
 @dataclass
@@ -176,6 +183,24 @@ def _lacking(table: _Table, sides: Sequence[str]) -> dict[str, tuple[str, ...]]:
             if side not in present and present.intersection(sides):
                 lacking[side].append(name_of(*key))
     return {side: tuple(names) for side, names in lacking.items()}
+
+
+def _alike(table: _Table, baseline: str, control: str) -> tuple[tuple[str, str], ...]:
+    """Benchmarks that the baseline alone has, and those that it lacks, with the same metrics and units, where each name
+    is the most similar one to the other.
+    """
+    metrics: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    sides: dict[str, set[str]] = defaultdict(set)
+    for (benchmark, metric), values in table.items():
+        metrics[benchmark].add((metric, values.unit))
+        sides[benchmark] |= {side for _, side in values.by_side}
+    gone = [name for name, of in sides.items() if of <= {baseline, control}]
+    new = [name for name, of in sides.items() if baseline not in of]
+
+    def nearest(name: str, others: Sequence[str]) -> list[str]:
+        return get_close_matches(name, [other for other in others if metrics[other] == metrics[name]], n=1)
+
+    return tuple((old, found[0]) for old in gone if (found := nearest(old, new)) and nearest(found[0], gone) == [old])
 
 
 @dataclass(frozen=True)

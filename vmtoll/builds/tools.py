@@ -33,10 +33,15 @@ def build(names: Collection[str] | None = None, folder: Path = LOAD_TOOLS, kind:
                 _build(recipe.parent, kind)
 
 
+def program(name: str, folder: Path, kind: str) -> Path:
+    """The program of this recipe in `folder`, from the cache; builds it first if needed. `kind`: what it is."""
+    build([name], folder, kind)
+    return Path(_binary(folder / name)["binary"])
+
+
 def runtime(name: str) -> Path:
     """The program of a container runtime that vmtoll builds, from the cache; builds it first if needed."""
-    build([name], RUNTIMES, "container runtime")
-    return Path(_binary(RUNTIMES / name)["binary"])
+    return program(name, RUNTIMES, "container runtime")
 
 
 def put_on_path(names: Collection[str]) -> None:

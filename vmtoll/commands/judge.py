@@ -1,6 +1,7 @@
 """The command `judge`: is the difference real, in what any benchmark recorded?"""
 
 import itertools
+import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vmtoll.agent.kvm_host import cpu_list
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import ERROR, describe
 from vmtoll.commands.options import JsonOption, UntilOption, percent
@@ -32,6 +34,7 @@ describe(
     "vmtoll judge results.csv",
     "vmtoll judge --blocks old-1.json:new-1.json old-2.json:new-2.json old-3.json:new-3.json",
     "vmtoll judge results.jsonl --baseline main --gate 'parse*' --worse-than 3 --junit judge.xml",
+    "vmtoll judge --file-as benchmark jobs/*/rows.jsonl",
     "vmtoll judge --run './old --bench' --run './new --bench' --until 2,10 --save page.jsonl",
     exits={
         Exit.WORSE: "a row that counts is worse than the baseline",
@@ -97,6 +100,17 @@ def judge(
     better: Annotated[
         str, typer.Option(metavar="higher|lower", help="What is better, where neither file nor tool says it.")
     ] = "",
+    file_as: Annotated[
+        str,
+        typer.Option(
+            metavar="benchmark|host",
+            help="Judge files of a matrix: the name of each file is its rows' benchmark, or host.",
+        ),
+    ] = "",
+    renames: Annotated[
+        list[str] | None,
+        typer.Option("--renamed", metavar="OLD=NEW", help="Compare a benchmark that has another name (repeatable)."),
+    ] = None,
     gate: Annotated[
         list[str] | None,
         typer.Option(metavar="GLOB", help="Benchmark or metric that decides the exit code (repeatable; default: all)."),
@@ -130,8 +144,8 @@ def judge(
     together. docs/judge-files.md has the keys of a judge file and the tools.
     """
     from vmtoll.analysis.recorded import judge_rows  # noqa: PLC0415 (loads scipy)
-    from vmtoll.recordings.commands import Runner, WorseError, cpus_of, shell  # noqa: PLC0415
-    from vmtoll.recordings.rows import Better  # noqa: PLC0415
+    from vmtoll.recordings.commands import Runner, WorseError, shell  # noqa: PLC0415
+    from vmtoll.recordings.rows import Better, renamed  # noqa: PLC0415
 
     if better and better not in list(Better):
         raise UserError(f"--better {better}: give higher or lower")
@@ -147,7 +161,7 @@ def judge(
     if run:
         sides = _commands(run, names.split(","), aa=aa)
         reader = _reader(value, Better(better) if better else None, tool_output=tool_output)
-        runner = Runner(sides, reader, prepare, timeout_s, cpus_of(cpu) if cpu else None, same_output)
+        runner = Runner(sides, reader, prepare, timeout_s, _cpus(cpu) if cpu else None, same_output)
         shell(setup or [], "--setup")
         try:
             of_sides = partial(judged, baseline=baseline or next(iter(sides)))  # rows come in random order
@@ -156,7 +170,7 @@ def judge(
             _without_rows(str(error), junit, markdown, as_json=as_json)
             raise SystemExit(Exit.WORSE) from None
     else:
-        page = judged(_rows(files or [], names.split(","), paired=blocks))
+        page = judged(renamed(_rows(files or [], names.split(","), file_as, paired=blocks), renames or []))
     code = exit_of(page, worse_than / 100)
     if junit:
         write_durably(junit, junit_report("vmtoll judge", [_case(each, page, worse_than / 100) for each in page.gates]))
@@ -170,12 +184,16 @@ def judge(
     raise SystemExit(code)
 
 
-def _rows(files: Sequence[str], names: Sequence[str], *, paired: bool) -> "list[Row]":
+def _rows(files: Sequence[str], names: Sequence[str], file_as: str, *, paired: bool) -> "list[Row]":
     """The rows of judge files, or of a tool's files: one of each side is a block, two files alone are two sides."""
-    from vmtoll.recordings.rows import Row, is_judge_file, read_rows  # noqa: PLC0415
+    from vmtoll.recordings.rows import FILE_AS, Row, is_judge_file, read_files  # noqa: PLC0415
 
+    if file_as and file_as not in FILE_AS:
+        raise UserError(f"--file-as {file_as}: give {' or '.join(FILE_AS)}")
     if not paired and all(is_judge_file(Path(file)) for file in files):
-        return [row for file in files for row in read_rows(Path(file))]
+        return read_files(list(map(Path, files)), file_as)
+    if file_as:
+        raise UserError("--file-as: is for judge files; a tool's files have benchmarks of their own")
     if not paired and len(files) != 2:
         raise UserError(f"{files[0]}: is not a judge file; pair a tool's files by --blocks a1:b1 a2:b2 …")
     from vmtoll.recordings.formats import read_run  # noqa: PLC0415
@@ -206,6 +224,18 @@ def _commands(commands: Sequence[str], names: Sequence[str], *, aa: bool) -> dic
         raise UserError(f"--run: {len(commands)} commands for the sides {', '.join(names)}; give as many --names")
     sides = dict(zip(names, commands, strict=True))
     return {names[0]: commands[0], **({AGAIN: commands[0]} if aa else {}), **sides}
+
+
+def _cpus(text: str) -> set[int]:
+    """The CPUs of a list such as `2,4-5`. Raises UserError for another text, or CPUs that are not there."""
+    try:
+        cpus = {*cpu_list(text)}
+    except ValueError:
+        raise UserError(f"--cpu {text}: give a list of CPUs such as 2,4-5") from None
+    if not cpus or not cpus <= os.sched_getaffinity(0):
+        available = ", ".join(map(str, sorted(os.sched_getaffinity(0))))
+        raise UserError(f"--cpu {text}: this process may use the CPUs {available}")
+    return cpus
 
 
 def _reader(pattern: str, better: "Better | None", *, tool_output: bool) -> "Callable[[Trial], list[Value]]":
@@ -379,6 +409,7 @@ def _document(page: "RecordedPage") -> dict[str, Any]:
         "control": page.control or None,
         "hosts": list(page.hosts),
         "lacking": {side: list(names) for side, names in page.lacking.items()},
+        "maybe_renamed": [list(pair) for pair in page.alike],
         "rows": [
             {
                 "benchmark": each.subject.benchmark, "metric": each.subject.metric, "unit": each.subject.unit,

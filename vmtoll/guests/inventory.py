@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
+from vmtoll.agent.kvm_host import cpu_list
 from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import CPU_SET, GuestVariables, Host
 
@@ -36,8 +37,7 @@ class Guest(GuestVariables):
     @property
     def cpu_list(self) -> list[int]:
         """The numbers of the CPUs in `cpus`."""
-        ranges = [part.split("-") for part in self.cpus.split(",")]
-        return [cpu for part in ranges for cpu in range(int(part[0]), int(part[-1]) + 1)]
+        return cpu_list(self.cpus)
 
     @property
     def libvirt_name(self) -> str:

@@ -102,18 +102,22 @@ def _build(link: str, shape: topology.LabShape, release: Release, requested: dic
     if LAB.exists():
         _play("down")  # frees its memory for the check
     topology.check_memory(shape)
-    kind, why = accelerator.probe(folder / "vmlinuz")
-    say(f"accelerator: {kind} ({why}{needs.module_text(kvm_host.facts())})")
+    kernels = shape.guest_kernels(folder, requested.get("images", {}))
+    probed = {kernel: accelerator.probe(kernel) for kernel in dict.fromkeys(kernels.values())}
+    for kind, why in probed.values():
+        say(f"accelerator: {kind} ({why}{needs.module_text(kvm_host.facts())})")
+    kinds: dict[str, GuestAccelerator] = {guest: probed[kernel][0] for guest, kernel in kernels.items()}
+    is_emulated = "tcg" in kinds.values()
     architecture, recorded = here(), dict[str, str]()
-    if shape.inventory and kind == "tcg":
+    if shape.inventory and is_emulated:
         program = emulator.ensure(say)
         architecture, recorded = replace(here(), program=str(program)), {"emulator": emulator.version_of(program)}
-    say("building the lab" + "; what is emulated takes half a minute each to boot" * (kind == "tcg"))
+    say("building the lab" + "; what is emulated takes half a minute each to boot" * is_emulated)
     variables: dict[str, Any] = {
         "embedded_lab_image": str(folder),
         "embedded_lab_guest_disk": disk,
         **shape.variables(release, recorded),
-        **_guests_and_cpus(shape, kind, requested.get("images", {}), architecture),
+        **_guests_and_cpus(shape, kinds, requested.get("images", {}), architecture),
         **({"embedded_lab_runsc": str(tools.runtime("runsc"))} if runtimes else {}),
     }
     try:
@@ -137,17 +141,19 @@ def _need_podman() -> None:
 
 
 def _guests_and_cpus(
-    shape: topology.LabShape, kind: GuestAccelerator, images: Mapping[str, str], architecture: Architecture
-) -> dict[str, object]:
-    """The role's variables for the guests and for the CPU that all systems under test share: the last one. `images`:
-    suite → folder of its image, where there are several. `architecture`: with the QEMU of virtual machines.
+    shape: topology.LabShape, kinds: Mapping[str, GuestAccelerator], images: Mapping[str, str],
+    architecture: Architecture,
+) -> dict[str, object]:  # fmt: skip
+    """The role's variables for the guests and for the CPU that all systems under test share: the last one. `kinds`:
+    guest → what runs its code. `images`: suite → folder of its image, where there are several. `architecture`: with
+    the QEMU of virtual machines.
 
     In a lab of virtual machines these share all CPUs. Raises UserError when this machine lacks what the guests need,
     apart from their bridge and network card, which the lab creates.
     """
     cpus, rate_khz = len(os.sched_getaffinity(0)), kvm_host.tsc_khz()
     if shape.inventory:
-        machines = shape.described_guests(kind, f"0-{cpus - 1}")
+        machines = shape.described_guests(kinds, f"0-{cpus - 1}")
         role_entries = [
             role_entry(machine, "machines", tsc_khz=rate_khz, architecture=architecture) for machine in machines
         ]
@@ -157,7 +163,7 @@ def _guests_and_cpus(
             ],
             "embedded_lab_trusted_key": f"{host_key()}.pub",
         }
-    guests = shape.described_guests(kind, str(cpus - 1))
+    guests = shape.described_guests(kinds, str(cpus - 1))
     if lacks := needs.lacking(guests, kvm_host.facts() | {"interfaces": [topology.BRIDGE, topology.UPLINK]}):
         raise UserError("; ".join(lacks))
     return {

@@ -86,10 +86,9 @@ class LabShape:
             "embedded_lab_switch_address": _SWITCH_ADDRESS,
         }
 
-    def described_guests(self, accelerator: GuestAccelerator, cpus: str) -> list[Guest]:
-        """The guests with all their variables; they share these CPUs."""
+    def described_guests(self, accelerators: Mapping[str, GuestAccelerator], cpus: str) -> list[Guest]:
+        """The guests with all their variables; they share these CPUs. `accelerators`: by the guest's name."""
         shared = {
-            "accelerator": accelerator,
             "cpus": cpus,
             "bridge": BRIDGE,
             "uplink": UPLINK,
@@ -97,7 +96,19 @@ class LabShape:
             "gateway": _SWITCH_ADDRESS,
             "disk_cache": "unsafe",
         }
-        return [Guest.model_validate({**guest, **shared}) for guest in self.guests]
+        return [
+            Guest.model_validate({**guest, **shared, "accelerator": accelerators[guest["name"]]})
+            for guest in self.guests
+        ]
+
+    def guest_kernels(self, image: Path, images: Mapping[str, str]) -> dict[str, Path]:
+        """Guest → the kernel that it boots. `images`: suite → folder of its image, where not all are of `image`."""
+        kernels = dict[str, Path]()
+        for guest in self.guests:
+            profile = profiles.load(guest["profile"], kind=self.kind)
+            folder, kernel = Path(images.get(str(profile.values["release"]), image)), profile.kernel
+            kernels[guest["name"]] = Path(kernel.file) if kernel.file else folder / f"vmlinuz{kernel.suffix}"
+        return kernels
 
     def images(self, release: Release) -> dict[Release, list[str]]:
         """The images of a lab of this release, first its own: release → packages of further kernels in it."""

@@ -14,7 +14,7 @@ from vmtoll.machines.session import Session
 from vmtoll.model.disclosure import OPERATOR, DisclosedText, Disclosure, disclosed_texts
 from vmtoll.model.errors import AgentError, HostLostError, InventoryError
 from vmtoll.model.facts import Facts, HostFacts
-from vmtoll.model.hardware import Hardware, hardware_of
+from vmtoll.model.hardware import Hardware, hardware_below_kvm, hardware_of
 from vmtoll.model.inventory import Host, Inventory
 from vmtoll.model.trial import Accelerator
 
@@ -260,10 +260,14 @@ def accelerators(session: Session) -> dict[str, Accelerator]:
     """Environment → technique that runs its machine's code."""
     accelerator_of = dict.fromkeys(session.resolved.environments, Accelerator.UNKNOWN)  # a service's may not be seen
     for environment, host in session.inventory.suts.items():
-        kvm_host = session.inventory.kvm_host(host)
-        xml = session.facts[kvm_host.name].domains.get(str(host.guest_name), "") if kvm_host else None
-        accelerator_of[environment] = accelerator(host.role, session.facts[host.name].virtualization or "", xml)
+        accelerator_of[environment] = _accelerator_of(session.inventory, host, session.facts)
     return accelerator_of
+
+
+def _accelerator_of(inventory: Inventory, host: Host, facts: Mapping[str, HostFacts]) -> Accelerator:
+    kvm_host = inventory.kvm_host(host)
+    xml = facts[kvm_host.name].domains.get(str(host.guest_name), "") if kvm_host else None
+    return accelerator(host.role, facts[host.name].virtualization or "", xml)
 
 
 def hardware(session: Session) -> dict[str, Hardware]:
@@ -316,7 +320,10 @@ def hardware_below(inventory: Inventory, host: Host, facts: Mapping[str, HostFac
     if host.role != "kvm_guest":
         return hardware_of(facts[host.name])
     kvm_host = inventory.kvm_host(host)
-    return hardware_of(facts[kvm_host.name]) if kvm_host else Hardware.UNKNOWN
+    if kvm_host is None:
+        return Hardware.UNKNOWN
+    is_kvm = _accelerator_of(inventory, host, facts) is Accelerator.KVM
+    return (hardware_below_kvm if is_kvm else hardware_of)(facts[kvm_host.name])
 
 
 # Line 1: the host name; line 2: its addresses; then one identifier of hardware or installation per line.

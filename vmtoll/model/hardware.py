@@ -15,12 +15,14 @@ _KVM_MODULES = {"kvm_intel": "vmx", "kvm_amd": "svm"}
 
 
 class Hardware(StrEnum):
-    """Platform a host runs on. NATIVE: the hardware itself; NESTED: another hypervisor; EMULATED: a CPU emulated in
-    software (TCG); UNKNOWN: the host's facts do not decide it, or were not recorded.
+    """Platform a host runs on. NATIVE: the hardware itself; NESTED: another hypervisor; PVM, of a guest under KVM: the
+    module kvm_pvm, which does without the CPU's virtualization; EMULATED: a CPU emulated in software (TCG); UNKNOWN:
+    the host's facts do not decide it, or were not recorded.
     """
 
     NATIVE = "native"
     NESTED = "nested"
+    PVM = "pvm"
     EMULATED = "emulated"
     UNKNOWN = "unknown"
 
@@ -43,6 +45,12 @@ def hardware_of(facts: HostFacts) -> Hardware:
     if bit is False and virtualization == "none" and hypervisor.get("dmi_sys_vendor") != "QEMU":
         return Hardware.NATIVE
     return Hardware.UNKNOWN
+
+
+def hardware_below_kvm(facts: HostFacts) -> Hardware:
+    """Return the platform below a guest that KVM runs, from its host's facts."""
+    below, module = hardware_of(facts), foreign_kvm_module(facts.kvm_modules, facts.kvm_flags)
+    return Hardware.PVM if module == "kvm_pvm" and below is not Hardware.EMULATED else below
 
 
 def hardware_below_guests(hosts: Iterable[HostFacts]) -> Hardware:

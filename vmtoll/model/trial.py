@@ -517,8 +517,9 @@ class TrialRecord:
         "wall clock of its loads: warm-up, measurements, a capacity measured for it", before="validity", default=None
     )
     hardware: Hardware = column(
-        "what the host of the machine runs on: native (the hardware itself), nested (another hypervisor), emulated (a "
-        "CPU emulated in software). Unknown: not recorded, or its sources do not tell", before="server",
+        "what the host of the machine runs on: native (the hardware itself), nested (another hypervisor), pvm (KVM's "
+        "module kvm_pvm, without the CPU's virtualization), emulated (a CPU emulated in software). Unknown: not "
+        "recorded, or its sources do not tell", before="server",
         default=Hardware.UNKNOWN,
     )  # fmt: skip
     release: str = column(

@@ -35,7 +35,8 @@ class ComparisonRow:
     )
     hardware: Hardware = column(
         "what the host of the compared machine runs on: native (the hardware itself), nested (another hypervisor), "
-        "emulated (a CPU emulated in software), unknown", required=False,
+        "pvm (KVM's module kvm_pvm, without the CPU's virtualization), emulated (a CPU emulated in software), unknown",
+        required=False,
     )  # fmt: skip
     metric: Metric = column(
         "what is compared: throughput, tail (open-loop p99), latency_p99 (closed-loop service time), cpu, host_cpu",

@@ -177,16 +177,3 @@ def shell(commands: Sequence[str], option: str, timeout_s: float | None = None) 
         with tempfile.TemporaryDirectory(prefix="vmtoll-judge-") as folder:
             if problem := run_once(command, Path(folder), timeout_s, None).problem:
                 raise UserError(f"{option} {command}: {problem}")
-
-
-def cpus_of(text: str) -> set[int]:
-    """The CPUs of a list such as `2,4-5`. Raises UserError for another text, or CPUs that are not there."""
-    try:
-        ends = [[int(end) for end in part.split("-")] for part in text.split(",")]
-        cpus = {cpu for part in ends for cpu in range(part[0], part[-1] + 1)}
-    except ValueError:
-        raise UserError(f"--cpu {text}: give a list of CPUs such as 2,4-5") from None
-    if not cpus or not cpus <= os.sched_getaffinity(0):
-        available = ", ".join(map(str, sorted(os.sched_getaffinity(0))))
-        raise UserError(f"--cpu {text}: this process may use the CPUs {available}")
-    return cpus

@@ -3,8 +3,8 @@
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,62 @@ def read_rows(file: Path) -> list[Row]:
     if not rows:
         raise UserError(f"{file}: has no rows")
     return rows
+
+
+FILE_AS = ("benchmark", "host")
+
+
+def read_files(files: Sequence[Path], file_as: str = "") -> list[Row]:
+    """The rows of judge files. `file_as`: of a matrix with a file for each job, what the name of a file is to its rows:
+    `benchmark` (before the benchmark that they have), or `host`.
+
+    Raises UserError for rows of two files with one place in the page, and for hosts in rows that get one.
+    """
+    rows, files_of = list[Row](), dict[tuple[Any, ...], Path]()
+    for file, name in zip(files, _names(files), strict=True):
+        for row in read_rows(file):
+            if file_as == "benchmark":
+                value = replace(row.value, benchmark=f"{name} {row.value.benchmark}".rstrip())
+                row = replace(row, value=value)  # noqa: PLW2901
+            elif file_as:
+                if row.host:
+                    raise UserError(f"{file}: its rows have a host, {row.host}; leave out --file-as host")
+                row = replace(row, host=name)  # noqa: PLW2901
+            place = (row.block, row.side, row.value.name, row.boot, row.host)
+            if files_of.setdefault(place, file) != file:
+                raise UserError(
+                    f"{file}: {row.side} has a {row.value.name} in block {row.block}, and so it has in "
+                    f"{files_of[place]}; of jobs of a matrix give --file-as benchmark, or host"
+                )
+            rows.append(row)
+    return rows
+
+
+def _names(files: Sequence[Path]) -> list[str]:
+    """The part of each path that differs: `gcc` and `clang` of out/gcc/rows.jsonl and out/clang/rows.jsonl."""
+    if len(set(files)) < len(files):
+        raise UserError(f"{next(file for file in files if files.count(file) > 1)}: is given twice")
+    parts = [[*file.parent.parts, file.stem] for file in files]
+    for end in (-1, 0):
+        while all(len(path) > 1 for path in parts) and len({path[end] for path in parts}) == 1:
+            for path in parts:
+                path.pop(end)
+    return ["/".join(path) for path in parts]
+
+
+def renamed(rows: Sequence[Row], pairs: Sequence[str]) -> list[Row]:
+    """The rows, with benchmarks under their new names. `pairs`: OLD=NEW. Raises UserError for one that no row has."""
+    names = dict[str, str]()
+    for pair in pairs:
+        old, sign, new = pair.partition("=")
+        known = dict.fromkeys(row.value.benchmark for row in rows)
+        if not (sign and old in known and new in known):
+            raise UserError(f"--renamed {pair}: give OLD=NEW, two of the benchmarks {', '.join(filter(None, known))}")
+        names[old] = new
+    return [
+        replace(row, value=replace(row.value, benchmark=names.get(row.value.benchmark, row.value.benchmark)))
+        for row in rows
+    ]  # fmt: skip
 
 
 def _json_lines(text: str, file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:

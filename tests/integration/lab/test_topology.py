@@ -11,6 +11,7 @@ from vmtoll.commands import lab
 from vmtoll.guests.inventory import Guest, guest
 from vmtoll.lab import topology
 from vmtoll.model.errors import InventoryError, UserError
+from vmtoll.model.inventory import GuestAccelerator
 from vmtoll.model.release import RELEASES
 from vmtoll.provisioning.guests import role_entry
 from vmtoll.shell import play
@@ -156,11 +157,36 @@ def test_a_kvm_host_has_memory_for_all_its_guests() -> None:
     assert (client["vcpus"], host["vcpus"]) == (1, 1)
     assert host["memory_mib"] > client["memory_mib"] + 2 * 1024
     assert client["memory_mib"] / 2 > 1.1 * 512  # /tmp, where preflight asks for that much
-    links = [domain(described).find("devices/interface/source") for described in shape.described_guests("tcg", "0-1")]
+    emulated, by_kvm = (described_all(shape, kind) for kind in ("tcg", "kvm"))
+    links = [domain(described).find("devices/interface/source") for described in emulated]
     assert [link.get("bridge") for link in links if link is not None] == [topology.BRIDGE] * 2
-    words = (domain(shape.described_guests("kvm", "0-1")[1]).findtext("os/cmdline") or "").split()
+    words = (domain(by_kvm[1]).findtext("os/cmdline") or "").split()
     assert "ip=198.18.0.20::198.18.0.1:255.254.0.0:host:br0:off" in words
     assert "bridge=br0:eth0" in words
+
+
+def test_each_guest_has_the_kernel_that_it_boots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of a profile of the user's own, the package of another, and the image's own, by release."""
+    (tmp_path / "environments").mkdir()
+    (tmp_path / "lab.yml").write_text("all: {}\n")
+    (tmp_path / "pvm").write_bytes(b"bzImage")
+    for name, keys in {"pvm": f"kernel: {tmp_path}/pvm", "old": "release: bookworm"}.items():
+        text = f"description: a test\nof: [kvm-default]\n{keys}\n"
+        (tmp_path / f"environments/kvm-{name}.yml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    shape = topology.shape("single", ["kvm-default", "kvm-pvm", "kvm-default-kernel-cloud-amd64", "kvm-old"])
+    kernels = shape.guest_kernels(Path("/image"), {"bookworm": "/other"})
+    assert [str(kernels[guest["name"]]) for guest in shape.guests] == [
+        "/image/vmlinuz", f"{tmp_path}/pvm", "/image/vmlinuz-linux-image-cloud-amd64", "/other/vmlinuz",
+    ]  # fmt: skip
+    kinds: dict[str, GuestAccelerator] = dict.fromkeys(kernels, "tcg")
+    pvm = shape.guests[1]["name"]
+    described = shape.described_guests(kinds | {pvm: "kvm"}, "1")
+    assert [each.name for each in described if each.accelerator == "kvm"] == [pvm]
+
+
+def described_all(shape: topology.LabShape, kind: GuestAccelerator) -> list[Guest]:
+    return shape.described_guests({guest["name"]: kind for guest in shape.guests}, "0-1")
 
 
 def domain(described: Guest) -> ET.Element:

@@ -21,6 +21,7 @@ from vmtoll.agent.protocol import KvmAnswer
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.complaint import Complaint, ok
 from vmtoll.model.errors import AgentError, HostLostError
+from vmtoll.model.inventory import Host
 from vmtoll.preflight import Lab, results
 
 
@@ -133,13 +134,47 @@ def test_kvm_is_tested_by_running_a_guest(tmp_path: Path) -> None:
 
 def test_preflight_names_a_module_that_is_not_the_processors_own() -> None:
     answer: KvmAnswer = {
-        "why": "/dev/kvm exists, but the image's kernel printed no banner under KVM within 8 s", "advice": "Look.",
+        "why": "/dev/kvm exists, but vmlinuz printed no banner under KVM within 8 s", "advice": "Look.",
         "booted": "", "kvm_modules": ["kvm_pvm"], "kvm_flags": [],
     }  # fmt: skip
     named = "; /dev/kvm belongs to kvm_pvm, which is neither kvm_intel nor kvm_amd"
     for embedded in (True, False):
         assert preflight.judge_kvm("host", answer, embedded=embedded).found.endswith(f"within 8 s{named}")
     assert preflight.judge_kvm("host", answer | {"why": ""}, embedded=False).found.endswith(named)
+
+
+NODE = """<node>{}<cpu><mhz>2000</mhz><model>x86_64</model><active>1</active><nodes>1</nodes><sockets>1</sockets>
+<cores>1</cores><threads>1</threads></cpu><memory>4194304</memory></node>"""
+DOMAIN = """<domain type='test'><name>{}</name><memory>65536</memory><vcpu>1</vcpu><os><type>hvm</type>{}</os>
+</domain>"""
+
+
+def test_the_kernels_that_guests_boot_decide_whether_kvm_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On libvirt's own test driver: two guests boot one kernel from a file of the host, one its disk."""
+    kernel = "<kernel>/srv/pvm &amp; more/bzImage</kernel>"
+    texts = {"one": kernel, "two": kernel, "disk": "<boot dev='hd'/>"}
+    node = tmp_path / "node.xml"
+    node.write_text(NODE.format("".join(DOMAIN.format(name, text) for name, text in texts.items())))
+    tree = local_lab(tmp_path)
+    tree["kvm_guests"], tree["kvm_hosts"] = {"hosts": [*texts, "later"]}, {"hosts": ["host", "other"]}
+    tree["_meta"]["hostvars"] |= {
+        name: {"ansible_connection": "local", "vmtoll_kvm_host": "host", "vmtoll_domain": name}
+        for name in (*texts, "later")
+    }
+    uri = {"ansible_connection": "local", "vmtoll_libvirt_uri": f"test://{node}"}
+    tree["_meta"]["hostvars"] |= {"host": uri, "other": uri}
+    booted: list[tuple[str, str]] = []
+
+    def ask(lab: Lab, host: Host, op: str, limit_s: float = 0, **args: str) -> KvmAnswer:
+        booted.append((host.name, args["kernel"]))
+        works: KvmAnswer = {"why": "", "advice": "", "booted": "bzImage", "kvm_modules": ["kvm_pvm"], "kvm_flags": []}
+        return works
+
+    with opened_lab(tree) as (lab, _):
+        monkeypatch.setattr(Lab, "ask", ask)
+        found = {complaint.machine: complaint.found for complaint in preflight.kvm(lab)}
+    assert sorted(booted) == [("host", "/srv/pvm & more/bzImage"), ("other", "")]
+    assert found["host"].startswith("KVM runs code, and boots bzImage; /dev/kvm belongs to kvm_pvm")
 
 
 def test_a_guest_has_a_domain_and_its_host_what_the_profile_needs(tmp_path: Path) -> None:

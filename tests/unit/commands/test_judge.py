@@ -66,6 +66,7 @@ def test_the_exit_code_is_the_verdict(
         (["--junit", "nowhere/x.xml"], "there is no folder nowhere"),
         (["--worse-than", "0.05"], "write 5% if this is a fraction"),
         (["none.csv"], "none.csv: No such file"),
+        (["--file-as", "host", "--file-as", "job"], "--file-as job: give benchmark or host"),
     ],
 )
 def test_an_error_is_no_verdict(
@@ -140,6 +141,16 @@ def test_files_that_cannot_be_paired(
 ) -> None:
     assert judge(monkeypatch, *words) == 128
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("cpus", "expected"), [("x", "give a list of CPUs"), ("4095", "this process may use the CPUs")]
+)
+def test_cpus_that_are_not_there_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cpus: str, expected: str
+) -> None:
+    assert judge(monkeypatch, "--run", "true", "--run", "true", "--cpu", cpus) == 128
+    assert f"--cpu {cpus}: {expected}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from tests.support.recorded_hosts import FOLDER, MACHINES, facts
 from vmtoll.agent.hardware import crypto_flags
 from vmtoll.agent.protocol import Hypervisor
 from vmtoll.model.facts import HostFacts
-from vmtoll.model.hardware import Hardware, foreign_kvm_module, hardware_below_guests, hardware_of
+from vmtoll.model.hardware import Hardware, foreign_kvm_module, hardware_below_guests, hardware_below_kvm, hardware_of
 
 EXPECTED = {
     "firecracker-kvm_pvm": Hardware.NESTED,
@@ -77,6 +77,13 @@ def test_guests_on_hosts_that_differ_have_no_known_hardware() -> None:
     assert hardware_below_guests([native, client]) is Hardware.NATIVE
     assert hardware_below_guests([native, nested]) is Hardware.UNKNOWN
     assert hardware_below_guests([client]) is Hardware.UNKNOWN
+
+
+def test_kvm_by_kvm_pvm_is_pvm() -> None:
+    below = {machine: hardware_below_kvm(facts(machine)) for machine in MACHINES}
+    assert below == EXPECTED | {"firecracker-kvm_pvm": Hardware.PVM}
+    emulated = facts("tcg-epyc").model_copy(update={"kvm_modules": ["kvm_pvm"], "kvm_flags": []})
+    assert hardware_below_kvm(emulated) is Hardware.EMULATED
 
 
 def test_a_kvm_that_is_not_the_processors_own_is_named() -> None:

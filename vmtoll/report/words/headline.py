@@ -33,7 +33,11 @@ _ANSWER_LIMIT = 130  # of characters; a longer answer leaves the servers' names 
 _MOST_NAMED = 3
 _MIN_EXPLAINED = 0.05  # share of a difference that findings can explain; a smaller one is not mentioned
 VAGUE = 100.0  # an interval over two decades shows the direction, not the size
-_KVM = {Hardware.EMULATED: "KVM on emulated hardware, not what KVM costs: ", Hardware.NESTED: "Nested KVM: "}
+_KVM = {
+    Hardware.EMULATED: "KVM on emulated hardware, not what KVM costs: ",
+    Hardware.NESTED: "Nested KVM: ",
+    Hardware.PVM: "KVM by kvm_pvm: ",
+}
 _DIRECTIONS = (Kind.SLOWER, Kind.FASTER)
 _OPEN = (Kind.UNDECIDED, Kind.NOT_JUDGED)
 _NO_COMPARISON = "There is no second environment to compare."

@@ -83,6 +83,8 @@ def page_lines(page: RecordedPage, *, is_measured: bool = False) -> Iterator[str
     """
     for side, names in page.lacking.items():
         yield f"{side} lacks {', '.join(names)}: not compared"
+    for old, new in page.alike:
+        yield f"{new} may be {old} under another name: `--renamed '{old}={new}'` compares them"
     if 1 < len(page.hosts) < MIN_TEST_BEDS:
         yield f"{len(page.hosts)} hosts, each judged alone: a verdict over hosts needs {MIN_TEST_BEDS}"
     if any(each.blank is Blank.UNPAIRED for each in page.comparisons):

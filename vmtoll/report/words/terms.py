@@ -168,6 +168,7 @@ ACCELERATORS = {
 HARDWARE = {
     Hardware.NATIVE: "native",
     Hardware.NESTED: "nested (in another hypervisor)",
+    Hardware.PVM: "PVM (kvm_pvm, without virtualization by the CPU)",
     Hardware.EMULATED: "emulated (its CPU is software)",
     Hardware.UNKNOWN: "unknown",
 }
@@ -181,6 +182,10 @@ KVM_HARDWARE = {
     Hardware.NESTED: (
         "Nested KVM: its cost includes what the hypervisor below the KVM host adds.",
         "The figures hold for nested guests, not for KVM on the hardware itself.",
+    ),
+    Hardware.PVM: (
+        "KVM by kvm_pvm (PVM): guests run without virtualization by the CPU.",
+        "The figures hold for guest kernels that know PVM, not for KVM by kvm_intel or kvm_amd.",
     ),
     Hardware.UNKNOWN: (
         "KVM on unknown hardware: the run does not show what is below the KVM host.",
@@ -232,6 +237,7 @@ def platform_text(accelerator: Accelerator, hardware: Hardware, form: str = "{}"
 _KVM_PLATFORMS = {
     Hardware.EMULATED: "KVM on emulated hardware",
     Hardware.NESTED: "nested KVM",
+    Hardware.PVM: "KVM by kvm_pvm",
     Hardware.UNKNOWN: "KVM on unknown hardware",
 }
 
