@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -109,7 +110,7 @@ def _counted(
     disk = require(machine)
     parts = Parts(machine.qemu, disk, counting.ensure(), servers.program("lighttz"))
     began = time.monotonic()
-    counts = count_sides(parts, sides, load, boots, say, keep=folder if profile else None)
+    counts = count_sides(parts, sides, load, boots, say, profile=profile)
     about = {
         "qemu": emulator.version_of(machine.qemu), "suite": machine.release.suite, "image": disk.parent.name,
         "commit": commit(), "took_s": round(time.monotonic() - began),
@@ -129,7 +130,7 @@ def _counted(
 
         show_page(page, is_measured=True)
     if profile:
-        _show_profile(folder, counts, sides, load)
+        _show_profile(counts, load)
     print(f"{folder}: {record.RECORD}, {record.ROWS}")
     return code
 
@@ -178,17 +179,12 @@ def _show(document: Mapping[str, Any]) -> None:
     Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 160).print(table)
 
 
-def _show_profile(folder: Path, counts: "Counts", sides: "Sequence[Side]", load: "Load") -> None:
-    """Print the symbols with most instructions, by side and level, over the windows of the side's first boot."""
-    from vmtoll.counting import profile  # noqa: PLC0415
-    from vmtoll.counting.machine import symbols  # noqa: PLC0415
+def _show_profile(counts: "Counts", load: "Load") -> None:
+    """Print the symbols of each side and level that take most instructions."""
+    from vmtoll.counting.boots import profile_rows  # noqa: PLC0415
 
-    for side in sides:
-        counted = counts[side.name][0]
-        place = folder / f"boot-{counted.seed}"
-        windows = range(counted.first, counted.first + len(counted.windows))
-        found = profile.read_boot(place, symbols(place), windows)
-        for level in profile.LEVELS:
-            of_level = [(count, name) for (its, name), count in found.items() if its == level]
-            for count, name in sorted(of_level, reverse=True)[:TOP]:
-                print(f"{side.name}  {level:5}  {count / (load.requests * len(windows)):10,.1f}  {name}")
+    printed: Counter[tuple[str, str]] = Counter()
+    for side, level, symbol, per_request in profile_rows(counts, load):
+        printed[side, level] += 1
+        if printed[side, level] <= TOP:
+            print(f"{side}  {level:5}  {per_request:10,.1f}  {symbol}")

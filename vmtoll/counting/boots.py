@@ -3,12 +3,13 @@
 import itertools
 import statistics
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from vmtoll.counting.machine import Boot, Load, Parts, boot
+from vmtoll.counting.profile import Profile, read_boot
 from vmtoll.counting.sides import Side
 from vmtoll.counting.windows import Window
 from vmtoll.model.errors import UserError
@@ -30,42 +31,35 @@ METRICS: Mapping[str, Callable[[Window], int]] = {
 
 @dataclass
 class Counted:
-    """What one boot counted of a side. `first`: number of its first window in the boot; `exits`: by reason, in one more
-    window, which had this many `entries`.
-    """
+    """What one boot counted of a side. `exits`: by reason, in one more window, which had this many `entries`."""
 
     seed: int
-    first: int
     windows: Sequence[Window]
     exits: Mapping[str, int] = field(default_factory=dict)
     entries: int = 0
+    profile: Profile = field(default_factory=Counter)
 
 
 Counts = dict[str, list[Counted]]  # side → its boots
 
 
-def by_side(result: Boot, sides: Sequence[Side], load: Load) -> Iterator[tuple[str, Counted]]:
-    """The windows of a boot by side. A side that the boot did not finish keeps the windows that it has."""
+def by_side(result: Boot, sides: Sequence[Side], load: Load) -> Iterator[tuple[str, int, Counted]]:
+    """(side, number of its first window, what was counted). A side that the boot did not finish keeps its windows."""
     exits, per_side = iter(result.exits), load.windows + 1
-    for number, side in enumerate(sides):
-        first = number * per_side
+    for side, first in zip(sides, itertools.count(0, per_side), strict=False):
         windows = result.windows[first : first + per_side]
         if len(windows) < MIN_WINDOWS:
             return
-        counted = Counted(result.seed, first, windows[: load.windows])
+        counted = Counted(result.seed, windows[: load.windows])
         if len(windows) == per_side and side.environment == "guest":
             counted.exits, counted.entries = next(exits, {}), windows[-1].entries
-        yield side.name, counted
+        yield side.name, first, counted
 
 
 def count(
-    parts: Parts, sides: Sequence[Side], load: Load, boots: int, say: Callable[[str], None], *,
-    keep: Path | None = None,
-) -> Counts:  # fmt: skip
-    """Boot until each side has this many boots. `keep`: a folder for each boot's profile.
-
-    Raises UserError when too many boots end early.
-    """
+    parts: Parts, sides: Sequence[Side], load: Load, boots: int, say: Callable[[str], None], *, profile: bool = False
+) -> Counts:
+    """Boot until each side has this many boots. Raises UserError when too many boots end early."""
     counts: Counts = {side.name: [] for side in sides}
     seeds = itertools.count(1)
     for parameters in dict.fromkeys(side.host_parameters for side in sides):
@@ -76,15 +70,15 @@ def count(
                 break
             if attempt == 2 * boots + 2:
                 raise UserError(f"{attempt} boots gave {lacking[0].name} {len(counts[lacking[0].name])} of {boots}")
-            seed = next(seeds)
             with tempfile.TemporaryDirectory(prefix="vmtoll-count-") as folder:
-                place = keep / f"boot-{seed}" if keep else Path(folder)
-                place.mkdir(parents=True, exist_ok=True)
-                result = boot(parts, lacking, load, seed, place, profile=keep is not None)
-            for name, counted in by_side(result, lacking, load):
-                counts[name].append(counted)
+                result = boot(parts, lacking, load, next(seeds), Path(folder), profile=profile)
+                profile_of = read_boot(Path(folder)) if profile and result.windows else None
+                for name, first, counted in by_side(result, lacking, load):
+                    counts[name].append(counted)
+                    if profile_of:
+                        counted.profile = profile_of(range(first, first + len(counted.windows)))
             shown = ", ".join(f"{side.name} {len(counts[side.name])}" for side in alike)
-            say(f"boot {seed}: {result.result}, {result.took_s:.0f} s; boots of {shown}; {result.host}")
+            say(f"boot {result.seed}: {result.result}, {result.took_s:.0f} s; boots of {shown}; {result.host}")
     return counts
 
 
@@ -127,3 +121,11 @@ def exits(boots: Sequence[Counted], load: Load) -> dict[str, float]:
         for reason, number in sorted(total.items(), key=lambda item: -item[1])
         if number
     }
+
+
+def profile_rows(counts: Counts, load: Load) -> Iterator[tuple[str, str, str, float]]:
+    """(side, level, symbol, instructions per request) of the boots that were profiled, most instructions first."""
+    for side, boots in counts.items():
+        windows = sum(len(each.windows) for each in boots)
+        for (level, symbol), number in sum((each.profile for each in boots), Counter()).most_common():
+            yield side, level, symbol, number / (load.requests * windows)

@@ -9,7 +9,6 @@ import lzma
 import subprocess
 import tarfile
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -202,8 +201,3 @@ def _hangs(machine: "subprocess.Popen[bytes]", folder: Path, watch: Callable[[Pr
             return f"hung: {MOST_WITHOUT_SIGN:.0e} instructions without a sign"
         if idle_looks > _LOOKS:
             return "hung: it executes nothing"
-
-
-def symbols(folder: Path) -> str:
-    """The host's kallsyms that a profiled boot wrote."""
-    return zlib.decompressobj(31).decompress((folder / "symbols").read_bytes()).decode()

@@ -2,12 +2,19 @@
 
 import bisect
 import re
+import tarfile
+import tempfile
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmtoll.builds.counting import CLIENT_AT
+from vmtoll.shell import run
+
 LEVELS = ("host", "guest")
+Profile = Counter[tuple[str, str]]  # (level, symbol) → instructions
 _GRANULE = 16  # bytes of code that the plugin counts together
 _MODULE = re.compile(r"GUEST (\S+) (\d+) \d+ \S+ Live (0x[0-9a-f]+)")
 
@@ -52,21 +59,54 @@ def guest_symbols(kallsyms: str, console: str) -> Iterator[tuple[int, str]]:
         yield int(base, 16) + int(size), "unknown"
 
 
-def read_profile(text: str, host: Symbols, guest: Symbols) -> Counter[tuple[str, str]]:
-    """(level, symbol) → instructions, of a file of the plugin's: lines of level, address and count."""
-    counts: Counter[tuple[str, str]] = Counter()
+def server_symbols(program: bytes) -> Iterator[tuple[int, str]]:
+    """(address, `send_text (server)`) of each function of the server, a program of fixed addresses."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(program)
+        file.flush()
+        for line in run(["nm", "--defined-only", file.name]).splitlines():
+            address, kind, name = line.split(maxsplit=2)
+            if kind in "tTwW":
+                yield int(address, 16), f"{name} (server)"
+
+
+@dataclass(frozen=True)
+class Maps:
+    """The symbols of the kernels by level, and of the server, which both levels run at the same addresses."""
+
+    kernels: Sequence[Symbols]
+    server: Symbols
+
+    def name(self, level: int, address: int) -> str:
+        """The symbol of a granule of code."""
+        if address >> 63:
+            return self.kernels[level].name(address)
+        if address < CLIENT_AT[0]:
+            return self.server.name(address)
+        return "client" if address < CLIENT_AT[1] else "other user code"
+
+
+def read_profile(text: str, maps: Maps) -> Profile:
+    """The profile in a file of the plugin's: lines of level, address and count."""
+    counts: Profile = Counter()
     for line in text.splitlines():
-        level, address, count = int(line.split()[0]), int(line.split()[1], 16), int(line.split()[2])
-        name = (host, guest)[level].name(address) if address >> 63 else "user code"
-        counts[LEVELS[level], name] += count
+        level, address, count = line.split()
+        counts[LEVELS[int(level)], maps.name(int(level), int(address, 16))] += int(count)
     return counts
 
 
-def read_boot(folder: Path, kallsyms: str, windows: range) -> Counter[tuple[str, str]]:
-    """The profile of these windows of a boot, counted from 0."""
+def read_boot(folder: Path) -> Callable[[range], Profile]:
+    """What returns the profile of windows of the boot in this folder, counted from 0."""
     console = (folder / "console.log").read_text(errors="replace")
-    host, guest = Symbols.of(kernel_symbols(kallsyms)), Symbols.of(guest_symbols(kallsyms, console))
-    counts: Counter[tuple[str, str]] = Counter()
-    for window in windows:
-        counts += read_profile((folder / f"profile.{window}").read_text(), host, guest)
-    return counts
+    kallsyms = zlib.decompressobj(31).decompress((folder / "symbols").read_bytes()).decode()
+    with tarfile.open(folder / "job.tar") as tar:
+        server = tar.extractfile("lighttz")
+        assert server
+        kernels = (Symbols.of(kernel_symbols(kallsyms)), Symbols.of(guest_symbols(kallsyms, console)))
+        maps = Maps(kernels, Symbols.of(server_symbols(server.read())))
+
+    def of(windows: range) -> Profile:
+        files = (folder / f"profile.{window}" for window in windows)
+        return sum((read_profile(file.read_text(), maps) for file in files), Counter())
+
+    return of

@@ -1,5 +1,7 @@
-"""The record of a count: count.json, what was counted and how, and rows.jsonl, a judge file of all windows."""
+"""The record of a count: count.json, what was counted and how; rows.jsonl, a judge file of all windows; profile.csv."""
 
+import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -7,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from vmtoll.counting.boots import METRICS as FIGURES
-from vmtoll.counting.boots import MOST_APART, Counts, apart, exits, mean, rows
+from vmtoll.counting.boots import MOST_APART, Counts, apart, exits, mean, profile_rows, rows
 from vmtoll.counting.machine import Load
 from vmtoll.files import cause_of, write_durably
 from vmtoll.model.errors import UserError
 from vmtoll.recordings.rows import Row, read_rows, row_line
 
 LABEL = "counts of an emulated AMD host: no times"
-ROWS, RECORD = "rows.jsonl", "count.json"
+ROWS, RECORD, PROFILE = "rows.jsonl", "count.json", "profile.csv"
 
 
 def document(counts: Counts, load: Load, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,11 +37,15 @@ def document(counts: Counts, load: Load, about: Mapping[str, Any]) -> dict[str, 
 
 
 def write(folder: Path, counts: Counts, load: Load, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Write both files; return what count.json holds."""
+    """Write the files; return what count.json holds."""
     content = document(counts, load, about)
     folder.mkdir(parents=True, exist_ok=True)
     lines = "".join(f"{row_line(row)}\n" for row in rows(counts, load))
     write_durably(folder / ROWS, lines.encode())
+    if profiled := list(profile_rows(counts, load)):
+        table = io.StringIO()
+        csv.writer(table).writerows([("side", "level", "symbol", "per_request"), *profiled])
+        write_durably(folder / PROFILE, table.getvalue().encode())
     write_durably(folder / RECORD, (json.dumps(content, indent=1) + "\n").encode())
     return content
 

@@ -1,6 +1,7 @@
 """The command count: figures, verdicts, exit codes, the record."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,6 +83,20 @@ def test_a_later_count_is_judged_against_an_earlier_one(
     before = folder_of(tmp_path).rename(tmp_path / "before")
     monkeypatch.setattr(counted, "GUEST_LEVEL", level)
     assert count(*words, "--against", before) in code
+
+
+def test_a_profile_is_printed_and_recorded(
+    count: Count, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {("host", "tcp_ack"): 400 * 310, ("guest", "[virtio_net]"): 400 * 25}
+    monkeypatch.setattr(
+        boots, "read_boot", lambda _: lambda windows: Counter({k: n * len(windows) for k, n in found.items()})
+    )
+    assert count("guest", "--suite", "trixie", "--profile") == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["guest", "host", "310.0", "tcp_ack"] in lines
+    assert ["guest", "guest", "25.0", "[virtio_net]"] in lines
+    assert (folder_of(tmp_path) / "profile.csv").read_text().splitlines()[1] == "guest,host,tcp_ack,310.0"
 
 
 def test_boots_that_differ_give_no_valid_count(count: Count, capsys: pytest.CaptureFixture[str]) -> None:

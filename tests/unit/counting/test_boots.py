@@ -50,7 +50,6 @@ def test_a_boot_that_hangs_keeps_its_finished_windows_and_the_machine_boots_agai
     assert calls == [["metal", "guest"]] * 3 + [["guest"]]
     assert [len(each.windows) for each in counts["guest"]] == [2, 3, 3]
     assert [each.seed for each in counts["guest"]] == [1, 3, 4]
-    assert [each.first for each in counts["guest"]] == [4, 4, 0]
     assert boots.exits(counts["guest"], LOAD) == {"hlt": 3.0, "npf": 1.0}, "the first boot has none"
 
 
