@@ -110,7 +110,8 @@ def write_disks(parts: Parts, sides: Sequence[Side], load: Load, folder: Path) -
     guest += [("init", 0o100755, (parts.programs / "guest").read_bytes()), ("lighttz", 0o100755, parts.server)]
     guest += [(name, 0o100644, body) for name, body in bodies.items()]
     for module in _MODULES:
-        content = lzma.decompress((modules / f"{module}.ko.xz").read_bytes())
+        file = next(modules.glob(f"{module}.ko*"))  # Debian 12 does not compress them
+        content = lzma.decompress(file.read_bytes()) if file.suffix == ".xz" else file.read_bytes()
         guest.append((f"{Path(module).name}.ko", 0o100644, content))
     initrd = (parts.image / "initrd.img").read_bytes()
     initrd += bytes(-len(initrd) % 512) + cpio([host_init("host.sh")])
