@@ -30,7 +30,7 @@ _PANELS: Mapping[str, Mapping[str, str]] = {
     "Begin": {"init": "init", "lab": "lab:app"},
     "Measure": {
         "demo": "demo", "run": "run", "ab": "ab", "measure-service": "measure_service", "bisect": "bisect",
-        "judge": "judge", "watch": "watch", "list": "list:list_names", "campaign": "campaign:app",
+        "judge": "judge", "count": "count", "watch": "watch", "list": "list:list_names", "campaign": "campaign:app",
     },
     "Read": {
         "show": "show", "explain": "explain", "report": "report", "notebook": "notebook", "site": "site",

@@ -12,37 +12,13 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
+from vmtoll.counting.machine import cpio, host_init
 from vmtoll.paths import CACHE
 
 HERE = Path(__file__).parent
 MODULES = ("net/core/failover", "drivers/net/net_failover", "drivers/net/virtio_net")
-# The host's first process: finds its disk, and hands over to outer.sh.
-INIT = """#!/bin/sh
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin
-mkdir -p /proc /sys /dev /root
-mount -t proc proc /proc
-mount -t sysfs sysfs /sys
-mount -t devtmpfs devtmpfs /dev
-modprobe -a virtio_blk ext4
-until [ -b /dev/vda ]; do sleep 1; done
-mount -t ext4 /dev/vda /root
-for each in proc:proc sysfs:sys devtmpfs:dev tmpfs:tmp; do mount -t "${each%:*}" none "/root/${each#*:}"; done
-exec run-init /root /bin/sh -c 'cd /tmp && tar -xmf /dev/vdb && exec bash ./outer.sh' </dev/console >/dev/console 2>&1
-"""
-
-
-def cpio(files: Sequence[tuple[str, int, bytes]]) -> bytes:
-    """An initial RAM disk of these files: name, mode, content."""
-    archive = bytearray()
-    for number, (name, mode, content) in enumerate([*files, ("TRAILER!!!", 0, b"")], 1):
-        fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name) + 1, 0)
-        archive += b"070701" + b"".join(b"%08X" % field for field in fields) + name.encode() + b"\0"
-        archive += bytes(-len(archive) % 4) + content
-        archive += bytes(-len(archive) % 4)
-    return bytes(archive)
 
 
 def compiled(name: str, folder: Path) -> bytes:
@@ -57,7 +33,7 @@ def make(image: Path, folder: Path) -> None:
     inner = [("dev", 0o40755, b""), ("init", 0o100755, compiled("guest", folder))]
     inner += [(f"{Path(m).name}.ko", 0o100644, lzma.decompress((modules / f"{m}.ko.xz").read_bytes())) for m in MODULES]
     outer = (image / "initrd.img").read_bytes()
-    outer += bytes(-len(outer) % 512) + cpio([("outer-init", 0o100755, INIT.encode())])
+    outer += bytes(-len(outer) % 512) + cpio([host_init("outer.sh")])
     (folder / "outer.initrd").write_bytes(outer)
     files = {
         "client": compiled("client", folder),
@@ -86,7 +62,7 @@ def boot(program: str, seed: int, limit_s: float) -> str:
         argv += ["-nodefaults", "-display", "none", "-no-reboot"]
         argv += ["-serial", f"file:{folder}/console.log", "-kernel", f"{image}/vmlinuz"]
         argv += ["-initrd", f"{folder}/outer.initrd"]
-        argv += ["-append", "console=ttyS0 quiet tsc=reliable nokaslr panic=1 rdinit=/outer-init"]
+        argv += ["-append", "console=ttyS0 quiet tsc=reliable nokaslr panic=1 rdinit=/host-init"]
         argv += ["-drive", f"file={disks[-1]},if=virtio,snapshot=on"]
         argv += ["-drive", f"file={folder}/job.tar,format=raw,if=virtio,readonly=on"]
         with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as machine:

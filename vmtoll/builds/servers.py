@@ -109,6 +109,11 @@ def archive(policy: Policy, release: Release) -> Path:
     return path
 
 
+def program(name: str) -> bytes:
+    """A server that vmtoll compiles itself, compiled. Raises UserError when that fails."""
+    return _compile(next(server for server in definitions() if server.name == name))
+
+
 def _files(server: ServerDefinition, policy: Policy, release: Release) -> dict[str, tuple[bytes, int]]:
     """Return {path on the SUT: (content, mode)} of one server."""
     name = server.name

@@ -177,9 +177,9 @@ def judge(
     if markdown:
         write_durably(markdown, _markdown(page, code, is_measured=bool(run)).encode())
     if as_json:
-        print_json(_document(page) | {"exit": code})
+        print_json(document(page) | {"exit": code})
     else:
-        _show(page, is_measured=bool(run))
+        show_page(page, is_measured=bool(run))
         print(code.line)
     raise SystemExit(code)
 
@@ -369,7 +369,8 @@ def _title(page: "RecordedPage") -> str:
     return f"{', '.join(sides)} compared with {page.baseline}"
 
 
-def _show(page: "RecordedPage", *, is_measured: bool) -> None:
+def show_page(page: "RecordedPage", *, is_measured: bool) -> None:
+    """Print the table of a page."""
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
@@ -401,7 +402,8 @@ def _markdown(page: "RecordedPage", code: Exit, *, is_measured: bool) -> str:
     )
 
 
-def _document(page: "RecordedPage") -> dict[str, Any]:
+def document(page: "RecordedPage") -> dict[str, Any]:
+    """A page as JSON."""
     from vmtoll.report.words.recorded import why_text  # noqa: PLC0415
 
     return {

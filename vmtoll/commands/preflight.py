@@ -1,6 +1,7 @@
 """The command `preflight`: prints the result of each check as it comes."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict
 
 from vmtoll.commands.answer import print_json
@@ -22,21 +23,27 @@ def preflight(inventory: InventoryOption = None, limit: LimitOption = None, as_j
     no run uses.
     """
     lab = Lab.read(inventory or embedded.require(), limit, say)
-    results_by_check: list[tuple[str, Complaint]] = []
     try:
-        for name, result in results(lab):
-            results_by_check.append((name, result))
-            if not as_json:
-                print(_line(name, result), flush=True)
+        code = print_results(results(lab), as_json=as_json)
     finally:
         lab.close()
+    raise SystemExit(code)
+
+
+def print_results(results_of_checks: Iterable[tuple[str, Complaint]], *, as_json: bool) -> int:
+    """Print (name of the check, result) as they come; return the exit code."""
+    results_by_check = []
+    for name, result in results_of_checks:
+        results_by_check.append((name, result))
+        if not as_json:
+            print(_line(name, result), flush=True)
     levels = Counter(result.level for _, result in results_by_check)
     if as_json:
         findings = [{"check": name, **asdict(result)} for name, result in results_by_check]
         print_json({"fit": not levels["fail"], "findings": findings})
     else:
         print(summary(levels))
-    raise SystemExit(1 if levels["fail"] else 0)
+    return 1 if levels["fail"] else 0
 
 
 def summary(levels: Counter[Level]) -> str:

@@ -1,0 +1,1 @@
+"""Instructions per request, counted on an emulated host."""
