@@ -144,7 +144,7 @@ def test_a_rule_for_5_percent_is_not_called_equal_without_a_known_truth() -> Non
     assert (unknown.wrong, within.wrong) == (1, 0)
 
 
-def test_the_pilot_takes_the_shortest_page_that_finds_2_percent() -> None:
+def test_the_pilot_takes_the_shortest_page_of_those_that_find_2_percent_most_often() -> None:
     pages = [
         replace(recording(kind, 0.0, noise, seed, blocks=80), page=seed, seconds=80 * length / 10)
         for (kind, length), noise in zip(LENGTHS.items(), (0.2, 0.01, 0.005), strict=True) for seed in range(4)
