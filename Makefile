@@ -14,7 +14,7 @@ endif
 AGREED = $(if $(YES),--yes)
 LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY)) $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup setup-tests demo quick check test test-long test-ci test-kvm-quick test-kvm lint lab-up lab-down lab-status provision status unprovision preflight tune untune run campaign replication report notebook site docs bench-percentiles bench-ods bench-from-log bench-fleet bench-verdicts bench-control-runs bench-histories lock clean
+.PHONY: help setup setup-tests demo quick check test test-long test-ci test-kvm-quick test-kvm lint lab-up lab-down lab-status provision status unprovision preflight tune untune run campaign replication report notebook site docs bench-percentiles bench-ods bench-from-log bench-fleet bench-verdicts bench-control-runs bench-histories bench-shootout lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -122,6 +122,12 @@ bench-control-runs: setup ## how often A/A controls of RUNS differ; writes the t
 
 bench-histories: setup ## how often `vmtoll watch` is wrong and what it finds, by simulation; writes the table in docs
 	@.venv/bin/python -m benchmarks.histories
+
+bench-shootout: setup-tests ## record pages whose truth is known, let vmtoll and other rules judge them; writes the tables in docs (hours, on an idle machine; MINUTES=40 stops earlier, and the next call goes on)
+	@.venv/bin/python -m benchmarks.shootout pilot --cpu 1
+	@.venv/bin/python -m benchmarks.shootout record $(if $(MINUTES),--minutes $(MINUTES))
+	@.venv/bin/python -m benchmarks.shootout judge
+	@.venv/bin/python -m benchmarks.shootout hyperfine
 
 lock: setup-tests ## pin the Python environments again (takes minutes)
 	@scripts/lock
