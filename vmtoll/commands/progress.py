@@ -180,11 +180,9 @@ def _environments(records: Sequence[TrialRecord]) -> str:
 
 def _worst(code: Code, records: Sequence[TrialRecord]) -> str:
     """`on kvm-default: metal: background processes used 2.6% CPU (limit 1%)`: the finding farthest from its limit."""
-    from vmtoll.report.words import finding_text  # noqa: PLC0415 (loads pandas; the measuring is over)
-
     candidates = [(record, finding) for record in records for finding in record.findings if finding.code is code]
     record, finding = max(candidates, key=lambda pair: _distance(pair[1]))
-    text = " ".join(finding_text(finding).split())
+    text = " ".join(finding.text.split())
     return f"on {record.arm.environment}: {text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + '…'}"
 
 

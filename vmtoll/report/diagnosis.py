@@ -5,10 +5,10 @@ from textwrap import indent
 
 from vmtoll.model.diagnosis import LIMITS, Diagnosis, State, Step, TuningRun, Worth
 from vmtoll.model.hardware import Hardware
+from vmtoll.model.message import plural
 from vmtoll.model.metric import HOST_CPU
 from vmtoll.report.words import KVM_HARDWARE
 from vmtoll.report.words import diagnosis as words
-from vmtoll.report.words.terms import plural
 
 _MOST_THREADS = 12
 

@@ -69,10 +69,10 @@ def is_text(text: str) -> bool:
 @pytest.mark.parametrize("code", Code)
 @pytest.mark.parametrize("role", [None, *Role])
 def test_every_finding_has_words(code: Code, role: Role | None) -> None:
-    assert is_text(words.finding_text(Finding(code)))
+    assert is_text(Finding(code).text)
     full = Finding(code, 12.3, 10.0, role, "vegeta", "metal", "rcu_preempt (pid 15)", "10/20")
-    assert is_text(words.finding_text(full))
-    assert ("cross-check" in words.finding_text(full)) == (role is Role.CROSSCHECK)
+    assert is_text(full.text)
+    assert ("cross-check" in full.text) == (role is Role.CROSSCHECK)
 
 
 FINDINGS = {
@@ -355,7 +355,7 @@ WAITS_US: dict[str, float | None] = {
 def test_the_sentences() -> None:
     """Each code in a sentence of its own: what it names, which figures it gives, and in which order."""
     sections: dict[str, dict[str, Iterable[str]]] = {
-        "A finding": {name: words.finding_text(finding) for name, finding in FINDINGS.items()},
+        "A finding": {name: finding.text for name, finding in FINDINGS.items()},
         "A verdict": {name: words.verdict_text(judged, SIDES) for name, judged in VERDICTS.items()},
         "More on a verdict": {
             "both arms are named": words.verdict_text(verdict(THROUGHPUT, Kind.SLOWER, 0.88), BOTH_NAMED),

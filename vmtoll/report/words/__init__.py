@@ -38,7 +38,6 @@ from vmtoll.report.words.first_answers import (
     start_lines,
     start_text,
 )
-from vmtoll.report.words.findings import INFLUENCES, finding_text
 from vmtoll.report.words.glossary import (
     CAMPAIGN_TERMS, DISCLOSURE_TERMS, EXPLORER_TERMS, GLOSSARY, REPLICATION_TERMS, REPORT_TERMS,
 )  # fmt: skip
@@ -53,11 +52,40 @@ from vmtoll.report.words.operations import (
 )
 from vmtoll.report.words.remarks import MOST_REMARKS, next_steps, remarks
 from vmtoll.report.words.until import ending_text, looks_text
+from vmtoll.model.message import (
+    DASH,
+    UNITS,
+    digits,
+    duration,
+    figure,
+    level,
+    number,
+    p_value,
+    percent,
+    plural,
+    ratio,
+    share,
+    signed,
+)
 from vmtoll.report.words.terms import (
-    ACCELERATORS, DASH, EMULATION, HARDWARE, KVM_HARDWARE, LIMITERS, METRIC_LABELS, UNITS, amount_text, arm_text,
-    change_text, co_location_text, digits, duration, figure, head_text, lab_text, labels_of, level, load_text,
-    module_text, number, p_value, percent, platform_text, plural, ratio, scenario_labels, share, signed,
-)  # fmt: skip
+    ACCELERATORS,
+    EMULATION,
+    HARDWARE,
+    KVM_HARDWARE,
+    LIMITERS,
+    METRIC_LABELS,
+    amount_text,
+    arm_text,
+    change_text,
+    co_location_text,
+    head_text,
+    lab_text,
+    labels_of,
+    load_text,
+    module_text,
+    platform_text,
+    scenario_labels,
+)
 from vmtoll.report.words.verdicts import (
     KINDS, Naming, Sides, because_text, client_text, control_text, estimate_text, explained_text, interval_text,
     limiters_text, metric_text, note_text, notes_text, percentile_text, sides_of, step_parts, step_text, trials_text,

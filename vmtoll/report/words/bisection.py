@@ -14,9 +14,9 @@ from vmtoll.model.bisection import (
     SittingResult,
     Task,
 )
+from vmtoll.model.message import percent, plural, ratio
 from vmtoll.model.metric import Metric
 from vmtoll.model.verdict import Kind
-from vmtoll.report.words.terms import percent, plural, ratio
 from vmtoll.statistics.thresholds import ALPHA
 
 # Names a candidate, as the user knows it.

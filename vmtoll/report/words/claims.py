@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 
 from vmtoll.analysis.published import Point, PublishedFigure
 from vmtoll.model.experiment import ClaimSide
+from vmtoll.model.message import percent, plural, ratio
 from vmtoll.model.verdict import ClaimResult, Estimate, EstimatorUsed, Outcome, Reason, ReasonCode, Region, Shape
-from vmtoll.report.words.terms import amount_text, percent, plural, ratio
+from vmtoll.report.words.terms import amount_text
 
 OUTCOMES = {Outcome.CONFIRMED: "confirmed", Outcome.REFUTED: "refuted", Outcome.INCONCLUSIVE: "inconclusive here"}
 SHAPES = {

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from vmtoll.capacity.density import CarriedGuests, GuestCount, hosts_for
 from vmtoll.capacity.estimate import End
 from vmtoll.model.density import Density, Tile
+from vmtoll.model.message import DASH, number, plural
 from vmtoll.model.trial import is_shape_only
-from vmtoll.report.words.terms import DASH, number, platform_text, plural
+from vmtoll.report.words.terms import platform_text
 from vmtoll.statistics.thresholds import MIN_EQUIVALENT_BLOCKS
 
 HEADINGS = (

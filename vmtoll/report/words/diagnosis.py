@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from vmtoll.model.diagnosis import LIMITS, Diagnosis, State, Step, Tuning, Worth
+from vmtoll.model.message import number, plural, signed
 from vmtoll.model.metric import Metric
 from vmtoll.model.verdict import TuningStep
-from vmtoll.report.words.terms import METRIC_LABELS, load_text, number, plural, signed
+from vmtoll.report.words.terms import METRIC_LABELS, load_text
 from vmtoll.report.words.verdicts import step_text
 
 TUNINGS = {

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from vmtoll.analysis.exits import ExplainedExits, ReasonShare
+from vmtoll.model.message import number, plural
 from vmtoll.model.verdict import Estimate
-from vmtoll.report.words.terms import amount_text, number, plural
+from vmtoll.report.words.terms import amount_text
 
 HEADINGS = ("exits/request", "CPU µs/request", "CPU µs each", "off CPU µs/request")
 PRICES = {

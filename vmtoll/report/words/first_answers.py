@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from vmtoll.model.message import DASH, number, plural
 from vmtoll.model.trial import Accelerator
 from vmtoll.model.verdict import Estimate, StartFigures
-from vmtoll.report.words.terms import DASH, amount_text, number, plural
+from vmtoll.report.words.terms import amount_text
 
 HEADINGS = ("starts", "first guest, s", "all, s", "network, s", "more, s")
 PARTS = {

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from vmtoll.analysis.claims import count_outcomes
 from vmtoll.model.finding import Validity
 from vmtoll.model.hardware import Hardware
+from vmtoll.model.message import percent, plural
 from vmtoll.model.metric import CPU, HOST_CPU, TAIL, THROUGHPUT, Metric
 from vmtoll.model.trial import METAL, Accelerator, Arm, Scenario
 from vmtoll.model.verdict import DECIDED, DIFFERENT, Comparison, Kind, RunAnalysis, SideCounts, Verdict
 from vmtoll.report.words.claims import OUTCOMES
-from vmtoll.report.words.terms import METRIC_LABELS, labels_of, percent, plural
+from vmtoll.report.words.terms import METRIC_LABELS, labels_of
 from vmtoll.report.words.verdicts import (
     GUEST,
     KINDS,

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from vmtoll.analysis.history import FigureHistory, LevelChange
 from vmtoll.model.agreement import RunDifference
-from vmtoll.report.words.terms import METRIC_LABELS, figure, labels_of, percent, plural
+from vmtoll.model.message import figure, percent, plural
+from vmtoll.report.words.terms import METRIC_LABELS, labels_of
 
 MOST_FACTS = 6
 

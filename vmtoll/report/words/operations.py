@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from vmtoll.model.message import plural, short
 from vmtoll.model.operation import Operation
 from vmtoll.model.verdict import OperationEffect
-from vmtoll.report.words.terms import amount_text, plural, short
+from vmtoll.report.words.terms import amount_text
 
 HEADINGS = {
     "blackout_ms": "blackout, ms", "brownout_s": "brownout, s", "lost": "requests lost", "late": "later than 1 s",

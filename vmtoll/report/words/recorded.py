@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from vmtoll.analysis.recorded import ALL_HOSTS, Answer, Blank, RecordedComparison, RecordedPage
+from vmtoll.model.message import number, percent, plural
 from vmtoll.model.verdict import VerdictReason
-from vmtoll.report.words.terms import number, percent, plural
 from vmtoll.report.words.verdicts import Sides, estimate_text, explained_text, undecided_text
 from vmtoll.statistics.thresholds import MIN_BLOCKS, MIN_TEST_BEDS
 

@@ -8,10 +8,10 @@ from itertools import chain
 from vmtoll.analysis.equality import OPEN_STATUSES, equality
 from vmtoll.analysis.run import Run
 from vmtoll.model.finding import FINDINGS, Code
+from vmtoll.model.message import percent, plural
 from vmtoll.model.note import FewBlocks, OwnRates
 from vmtoll.model.trial import MachineKind
 from vmtoll.model.verdict import DIFFERENT, Cause, Comparison, Doubt, Kind, RunAnalysis, Verdict, VerdictReason
-from vmtoll.report.words.terms import percent, plural
 from vmtoll.report.words.verdicts import FINDINGS_LIMIT, Naming, because_text, note_text, sides_of
 from vmtoll.statistics.thresholds import MIN_BLOCKS, MIN_BOOTS
 

@@ -1,47 +1,19 @@
 """Terms that every text is made of: numbers, loads, arms, metrics."""
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
-
-import pandas as pd
 
 from vmtoll.analysis.run import Run
 from vmtoll.model.change import Change
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
+from vmtoll.model.message import DASH, plural, short
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, TAIL, THROUGHPUT
 from vmtoll.model.trial import METAL, Accelerator, Arm, MachineKind, Scenario
 from vmtoll.model.verdict import Estimate
 
-# ---- numbers
-
-UNITS = {"1/s": "/s", "1": "", "%": "%", "percent": "%", "none": "", "": ""}
-DASH = "–"
 EMULATION = "Emulation (TCG): not a KVM measurement."
-
-
-def number(value: Any) -> str:
-    """Three significant digits below a thousand, whole above; a dash for a missing value."""
-    if value is None or pd.isna(value):
-        return DASH
-    amount = float(value)
-    return f"{amount:,.0f}" if abs(amount) >= 1000 else f"{amount:.3g}"
-
-
-def digits(value: float) -> str:
-    """Three significant digits with trailing zeros; whole above a thousand: `0.200`, `28.0`, `14,719`."""
-    if not value or not math.isfinite(value):
-        return f"{value:g}"
-    decimals = max(0, 2 - math.floor(math.log10(float(f"{abs(value):.3g}"))))
-    return f"{value:,.{decimals}f}"
-
-
-def short(value: float) -> str:
-    """Three significant digits, whole from a hundred."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def amount_text(estimate: Estimate | None, unit: str = "", text: Callable[[float], str] = short) -> str:
@@ -50,63 +22,6 @@ def amount_text(estimate: Estimate | None, unit: str = "", text: Callable[[float
         return DASH
     value = text(estimate.value) + (f" {unit}" if unit else "")
     return f"{value} ({text(estimate.ends[0])} to {text(estimate.ends[1])})" if estimate.ends else value
-
-
-_LEAST_RATIO, _MOST_RATIO, _NEAR_ONE = 0.001, 10_000, 1.1
-
-
-def ratio(value: float) -> str:
-    """A ratio to the baseline without its ×: as `digits`, but `1.007` near one; `<0.001` and `>10,000` beyond."""
-    if not _LEAST_RATIO <= value <= _MOST_RATIO:
-        return "<0.001" if value < 1 else ">10,000"
-    return f"{value:.3f}" if 1 <= float(f"{value:.3f}") < _NEAR_ONE else digits(value)
-
-
-def figure(value: Any, unit: str) -> str:
-    """A number with its unit: `14,719/s`."""
-    return DASH if value is None or pd.isna(value) else digits(float(value)) + UNITS.get(unit, f" {unit}")
-
-
-def level(value: float | None, unit: str) -> str:
-    """The level of a side: `14,719/s`, `28.0 µs`, `1.20 ms`."""
-    return duration(value, digits) if value is not None and unit == "µs" else figure(value, unit)
-
-
-def signed(value: float) -> str:
-    """The number with its sign, as precisely as `number`."""
-    return ("+" if value > 0 else "−" if value < 0 else "") + number(abs(value))
-
-
-def percent(fraction: float | None) -> str:
-    """0.0213 → `2.1%`; whole numbers without a decimal."""
-    if fraction is None:
-        return DASH
-    value = 100 * fraction
-    text = f"{value:.0f}" if abs(value) >= 99.95 or abs(value - round(value)) < 0.05 else f"{value:.1f}"
-    return ("0" if text == "-0" else text) + "%"
-
-
-def share(value: float) -> str:
-    """A share close to one, in percent, with the digits that distinguish it from one."""
-    return f"{100 * value:.5g}%"
-
-
-def p_value(p: float | None) -> str:
-    """Two significant digits; `< 0.0001` below that, where a digit would mean nothing."""
-    return DASH if p is None else "< 0.0001" if p < 0.0001 else f"{p:.2g}"
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 block`, `6 blocks`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def duration(time_us: float, text: Callable[[float], str] = "{:.3g}".format) -> str:
-    """250 → `250 µs`, 1200 → `1.2 ms`, 2e6 → `2 s`; `text`: writes its number, by default three digits at most."""
-    for size, unit in ((1e6, "s"), (1e3, "ms")):
-        if float(f"{time_us:.3g}") >= size:
-            return f"{text(time_us / size)} {unit}"
-    return f"{text(time_us)} µs"
 
 
 # ---- what is measured, and where

@@ -1,8 +1,8 @@
 """The end, in words, of a run that measured until its comparisons were decided."""
 
+from vmtoll.model.message import percent, plural
 from vmtoll.model.run import Manifest
 from vmtoll.model.until import Look, Stop
-from vmtoll.report.words.terms import percent, plural
 
 
 def ending_text(manifest: Manifest) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from vmtoll.model.finding import Code
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.load import Load
+from vmtoll.model.message import number, percent, plural, ratio
 from vmtoll.model.metric import THROUGHPUT, Metric, loop_of
 from vmtoll.model.note import (
     Attained,
@@ -38,7 +39,7 @@ from vmtoll.model.verdict import (
     Verdict,
     VerdictReason,
 )
-from vmtoll.report.words.terms import LIMITERS, METRIC_LABELS, number, percent, plural, ratio
+from vmtoll.report.words.terms import LIMITERS, METRIC_LABELS
 from vmtoll.statistics.thresholds import ALPHA, MARGIN, MIN_BLOCKS, RATE_REACHED
 
 KINDS = {

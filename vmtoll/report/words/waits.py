@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from vmtoll.report.words.terms import number
+from vmtoll.model.message import number
 
 # A wait that is a smaller part of running and waiting together needs no sentence.
 _WORTH_SAYING = 0.02
