@@ -3,11 +3,26 @@
 import math
 import re
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from string import Formatter
-from typing import Any
+from typing import Any, Self
 
 UNITS = {"1/s": "/s", "1": "", "%": "%", "percent": "%", "none": "", "": ""}
 DASH = "–"
+
+
+class WithText(StrEnum):
+    """A code with its words, which may have blanks: `EQUIVALENT = "equivalent", "equal"`; by default the code's own."""
+
+    text: str
+
+    def __new__(cls, code: str, text: str | None = None) -> Self:
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.text = code.replace("-", " ") if text is None else text
+        return member
+
+
 _LEAST_RATIO, _MOST_RATIO, _NEAR_ONE = 0.001, 10_000, 1.1
 
 
@@ -82,8 +97,13 @@ def p_value(p: float | None) -> str:
 
 
 def plural(count: float, noun: str) -> str:
-    """`1 block`, `6 blocks`."""
-    return f"{count:,.0f} {noun}{'' if count == 1 else 's'}"
+    """`1 block`, `6 blocks`, `2 processes`."""
+    return f"{count:,.0f} {noun if count == 1 else several(noun)}"
+
+
+def several(noun: str) -> str:
+    """The plural of a noun."""
+    return noun + ("es" if noun.endswith("s") else "s")
 
 
 def duration(time_us: float, text: Callable[[float], str] = "{:.3g}".format) -> str:
@@ -113,7 +133,7 @@ class _Sentence(Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
         is_count = format_spec.startswith("plural ")
         if value is None:
-            return f"unknown {format_spec.removeprefix('plural ')}s" if is_count else "unknown"
+            return f"unknown {several(format_spec.removeprefix('plural '))}" if is_count else "unknown"
         if is_count:
             return plural(value, format_spec.removeprefix("plural "))
         return _SPECS[format_spec](value) if format_spec in _SPECS else str(format(value, format_spec))

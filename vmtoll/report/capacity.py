@@ -9,18 +9,17 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from vmtoll.analysis.run import Run
-from vmtoll.capacity import notes
 from vmtoll.capacity.consolidation import Consolidation, SharedCapacity, SharedRate
 from vmtoll.capacity.estimate import ByEnd, End, Estimate
 from vmtoll.capacity.fleet import FleetPlan
-from vmtoll.capacity.limits import BindingLimit, Limit
-from vmtoll.capacity.notes import CapacityNote
+from vmtoll.capacity.limits import BindingLimit
 from vmtoll.capacity.objective import Slo
-from vmtoll.capacity.planner import Assumption, CapacityAssessment, CapacityResult, assess_capacity, default_slo
+from vmtoll.capacity.planner import CapacityAssessment, CapacityResult, assess_capacity, default_slo
 from vmtoll.capacity.resources import Size
 from vmtoll.capacity.scaling import LevelKind, Scaling
 from vmtoll.model.finding import Code
 from vmtoll.model.hardware import Hardware
+from vmtoll.model.message import message, several
 from vmtoll.model.trial import METAL, Accelerator, MachineKind, is_shape_only
 from vmtoll.report.words import DASH, KVM_HARDWARE, percent, platform_text, plural
 from vmtoll.statistics.student import Interval
@@ -33,45 +32,6 @@ NO_CAPACITY = (
     "no rate was measured, because the rates are shares of a capacity that stayed unknown ({cause}): remove this"
     " cause, for client-saturated with a faster client or several, and run it again"
 )
-ASSUMPTIONS = {
-    Assumption.EVEN_LOAD: "the load is spread evenly over all machines, and each is like the one that was measured,"
-    " with the same mix of requests",
-    Assumption.EVEN_ARRIVALS: "requests come at even intervals, as the load tools send them (of random arrivals a"
-    " machine carries less, because their queue is longer; the factor is that of a queue for its CPUs alone)",
-    Assumption.GUEST_ALONE: "each guest was measured alone on its host: what guests on one host take from each other is"
-    " not included",
-    Assumption.ENDS: "low, mid and high: by the unfavourable end of the 95% interval over blocks, by the estimate, by"
-    " the favourable end; the recommendation uses low",
-}
-BINDS = {
-    Limit.NOTHING: "nothing yet: the highest rate that was measured meets the objective",
-    Limit.CLIENT: "the client ({codes})",
-    Limit.LINK: "link",
-    Limit.CPU: "CPU",
-    Limit.MEMORY: "memory",
-    Limit.OBJECTIVE: "SLO ({missed})",
-    Limit.TOO_FEW_REQUESTS: "too few requests to be sure of the {missed}",
-    Limit.TOO_FEW_BLOCKS: "too few blocks to be sure of the {missed}",
-}
-NOTES: dict[type[CapacityNote], str] = {
-    notes.OtherObjectiveSearched: "the search was for p99 ≤ {p99_ms:g} ms, {availability_pct:.6g}%"
-    " available: its rates may lie far apart for another objective",
-    notes.GapInSearch: "nothing was measured between {low_rps:,.0f} and {high_rps:,.0f}/s, which are"
-    " further apart than {resolution_pct:g}%: add blocks to continue",
-    notes.BlocksMissing: "{blocks:g} of at least {needed:g} blocks",
-    notes.LocalLoad: "the load came from the machine itself, and took CPU from the server",
-    notes.SweepEnds: "the sweep ends at {rate_rps:,.0f}/s; higher rates were not measured",
-    notes.SearchEnds: "the search tried nothing above {rate_rps:,.0f}/s; higher rates were not measured",
-    notes.LowestMisses: "not even {rate_rps:,.0f}/s meets it, and lower rates were not measured",
-    notes.NoneShown: "no rate is shown to meet it; more blocks may",
-    notes.TooFewRequests: "none of {requests:,.0f} requests at {rate_rps:,.0f}/s failed, but so few"
-    " cannot show {availability_pct:.6g}%: measure {more_s:,.0f} s more, or ask for {shown_pct:.6g}%",
-    notes.MetAboveAMiss: "a higher rate met it after a lower one had missed it; the higher one does not count",
-    notes.AboveErlang: "more than the {rate_rps:,.0f}/s at which Erlang C holds this p99: arrivals were"
-    " more even than Poisson, or not all CPU was counted",
-    notes.SharedPowerUnknown: "the power of a host with {guests:g} guests was not measured; --watts gives it",
-    notes.EnergyOfClientToo: "the energy is that of the whole machine, on which the load generator ran as well",
-}
 HEADINGS = (
     "capacity", "what binds", "p99 at that rate", "availability at that rate", "utilization at that rate",
     "cost per request", "notes",
@@ -103,13 +63,13 @@ def section(run: Run) -> dict[str, Any] | None:
                 f"{carried_text(result)}; of random arrivals {arrivals_text(result)}", binding_text(result.binds),
                 p99_text(result.p99_ms) if result.p99_ms else DASH, available_text(result), used_text(result),
                 request_text(result),
-                "; ".join(map(note_text, result.notes)) or DASH,
+                "; ".join(note.text for note in result.notes) or DASH,
             ],
         }
         for result in assessment.results
     ]  # fmt: skip
     extra_sentences = list(sharing_and_scaling_sentences(assessment))
-    assumptions = [ASSUMPTIONS[assumption] for assumption in assessment.assumptions]
+    assumptions = [assumption.text for assumption in assessment.assumptions]
     objective = slo_text(assessment.slo) if assessment.slo else ""
     content = {
         "objective": objective,
@@ -133,7 +93,7 @@ def lines(assessment: CapacityAssessment) -> Iterator[str]:
     for result in assessment.results:
         yield f"\n{result.server} on {result.environment}, {result.workload} ({size_text(result.size)} each)"
         yield from (f"    {name}: {text}" for name, text in facts(result))
-    assumed = [f"assumed: {ASSUMPTIONS[assumption]}" for assumption in assessment.assumptions]
+    assumed = [f"assumed: {assumption.text}" for assumption in assessment.assumptions]
     for extra_lines in (list(sharing_and_scaling_sentences(assessment)), assumed):
         if extra_lines:
             yield "\n" + "\n".join(extra_lines)
@@ -221,11 +181,13 @@ def _host_size_text(result: CapacityResult) -> str:
 def _why_no_number(result: CapacityResult) -> str:
     name, first = result.environment, f"{result.measured_rps[0]:,.0f}/s, the lowest rate measured"
     if result.accelerator is Accelerator.TCG:
-        return f"{name} ran on emulation (TCG): shape only, no number of guests follows"
+        return f"{name} ran on emulation (TCG): shape only, so vmtoll gives no number of guests"
     if result.hardware is Hardware.EMULATED:
-        return f"{name} ran on emulated hardware: shape only, no number of {_unit(result.kind)}s follows"
+        return (
+            f"{name} ran on emulated hardware: shape only, so vmtoll gives no number of {several(_unit(result.kind))}"
+        )
     if result.carries_rps.high is None:
-        return f"{name} misses it at {first}: nothing follows"
+        return f"{name} misses it at {first}, so vmtoll gives no number"
     return f"{name} is not shown to meet it at {first}; in the way: {binding_text(result.binds)}"
 
 
@@ -324,12 +286,12 @@ def facts(result: CapacityResult) -> Facts:
         yield "Erlang C", f"{queue} {up_to}"
     if result.plan and not is_shape_only(result.accelerator, result.hardware):
         yield from _plan_facts(result.plan, result.kind)
-    yield from (("note", note_text(note)) for note in result.notes)
+    yield from (("note", note.text) for note in result.notes)
 
 
 def _plan_facts(plans: ByEnd[FleetPlan | None], kind: MachineKind) -> Facts:
     units = " / ".join(str(plan.units) if plan else DASH for plan in plans.all)
-    yield f"{_unit(kind)}s needed", f"{units} (by the low / mid / high rate of one)"
+    yield f"{several(_unit(kind))} needed", f"{units} (by the low / mid / high rate of one)"
     if not (plan := plans.low):
         return
     yield "load on each", _load_text(plan.load)
@@ -372,12 +334,7 @@ def size_text(size: Size) -> str:
 def binding_text(binding: BindingLimit) -> str:
     """`SLO (p99)`, `the client (client-starved)`."""
     missed = (binding.missed or "").replace("-", " ")
-    return BINDS[binding.kind].format(codes=", ".join(binding.codes), missed=missed)
-
-
-def note_text(note: CapacityNote) -> str:
-    """The note with its numbers."""
-    return NOTES[type(note)].format(**vars(note))
+    return message(binding.kind.text, {"codes": ", ".join(binding.codes), "missed": missed})
 
 
 def carried_text(result: CapacityResult) -> str:

@@ -142,7 +142,7 @@ def lines(run: Run) -> Sections:
             **{limit: capacity.binding_text(LIMITS.get(limit, BindingLimit(limit))) for limit in Limit},
             "growth": capacity.binding_text(BindingLimit(Limit.OBJECTIVE, SloPart.GROWTH)),
         },
-        "A note": {kind.code: capacity.note_text(noted(kind)) for kind in get_args(CapacityNote)},
+        "A note": {kind.code: noted(kind).text for kind in get_args(CapacityNote)},
     }  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def test_the_report_states_it_above_its_headline(tmp_path: Path, hardware: Hardw
     text = html.render(run, analyse(run))
     top, below = text.split("<h1>", 1)
     assert said(top) == {hardware} - {Hardware.NATIVE}
-    assert f"<dt>Hardware below</dt><dd><strong>{words.HARDWARE[hardware]}</strong></dd>" in below  # of all alike
+    assert f"<dt>Hardware below</dt><dd><strong>{hardware.text}</strong></dd>" in below  # of all alike
     if hardware in SHORT:
         assert f"kvm-default against metal (a container), {SHORT[hardware]}<br>" in below
         assert f"kvm-default ({SHORT[hardware]})" in below

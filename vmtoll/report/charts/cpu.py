@@ -10,8 +10,9 @@ from vmtoll.report.plot import GUESTS, SKY, Chart, Lane, SeriesStyle, lanes_of, 
 
 ORDER = 40
 _ON_HOST = {
-    MachineKind.GUEST: "of a guest QEMU and vhost threads, so its whole kernel as well",
-    MachineKind.CONTAINER: "of a container its control group",
+    MachineKind.GUEST: "QEMU and vhost threads of a guest, so its whole kernel as well",
+    MachineKind.CONTAINER: "the control group of a container",
+    MachineKind.PROCESS: "the control group of a plain process",
 }
 
 

@@ -6,10 +6,10 @@ from vmtoll.analysis.neighbour_load import Curve, curves_of
 from vmtoll.analysis.run import Run
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.trial import MachineKind
-from vmtoll.model.verdict import Estimate, RunAnalysis
+from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.panels import curve_with_bars, stack
 from vmtoll.report.plot import Chart, arm_style, latency_axis, legend, plain_axis
-from vmtoll.report.words import load_text, ratio
+from vmtoll.report.words import load_text, ratio_text
 
 ORDER = 36
 LABELS = {
@@ -69,14 +69,10 @@ def _words(run: Run, curve: Curve) -> list[str]:
     """The effect of the heaviest neighbour load against none on each figure, with its paired interval."""
     heaviest = curve.steps[-1]
     effects = [
-        f"{LABELS[field]} {_times(effect)}" for field in curve.fields if (effect := curve.effect(run, heaviest, field))
+        f"{LABELS[field]} {ratio_text(effect)}{'' if effect.ends else ', one block'}"
+        for field in curve.fields
+        if (effect := curve.effect(run, heaviest, field))
     ]
     answers = "" if heaviest.answered_rps is None else f", which answers {heaviest.answered_rps:,.0f}/s,"
     guest = arm_style(run, curve.arm).label
     return [f"{guest}, with the busiest neighbour{answers} against an idle one: {', '.join(effects) or 'no figures'}"]
-
-
-def _times(effect: Estimate) -> str:
-    """`0.520× (0.480 to 0.570)`."""
-    ends = " to ".join(map(ratio, effect.ends or ()))
-    return f"{ratio(effect.value)}× ({ends})" if ends else f"{ratio(effect.value)}×, one block"

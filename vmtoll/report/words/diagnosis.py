@@ -9,50 +9,6 @@ from vmtoll.model.verdict import TuningStep
 from vmtoll.report.words.terms import METRIC_LABELS, load_text
 from vmtoll.report.words.verdicts import step_text
 
-TUNINGS = {
-    Tuning.KVM: "hardware virtualization",
-    Tuning.CPU_LIMIT: "no limit of CPU time",
-    Tuning.MEMORY_LIMIT: "no limit of memory",
-    Tuning.DISK_LIMIT: "no limit of the disk",
-    Tuning.NETWORK_LIMIT: "no limit of the network",
-    Tuning.CPU_MODEL: "the host's CPU model",
-    Tuning.TIMERS: "KVM's clock and no HPET",
-    Tuning.NETWORK: "a network backend in the host's kernel",
-    Tuning.CARD: "a virtio network card",
-    Tuning.DISK_BUS: "a virtio disk",
-    Tuning.CACHE: "disk cache mode none",
-    Tuning.VHOST: "vhost",
-    Tuning.IOMMU: "no virtual IOMMU before the device",
-    Tuning.NOTIFICATIONS: "notifications by the kernel",
-    Tuning.OFFLOADS: "offloads",
-    Tuning.MULTIQUEUE: "one network queue for each virtual CPU",
-    Tuning.PINNING: "pinned virtual CPUs",
-    Tuning.HUGE_PAGES: "huge pages",
-    Tuning.HALT_POLLING: "halt polling in the guest",
-}
-
-_LACKING = {
-    Tuning.KVM: "runs on emulation (domain type {current})",
-    Tuning.CPU_LIMIT: "CPU time is limited: {current}",
-    Tuning.MEMORY_LIMIT: "memory is limited: {current}",
-    Tuning.DISK_LIMIT: "the disk is limited: {current}",
-    Tuning.NETWORK_LIMIT: "the network is limited: {current}",
-    Tuning.CPU_MODEL: "CPU model {current}",
-    Tuning.TIMERS: "timers: {current}",
-    Tuning.NETWORK: "user-mode network: QEMU's own TCP stack carries the packets",
-    Tuning.CARD: "emulated network card {current}",
-    Tuning.DISK_BUS: "emulated disk bus {current}",
-    Tuning.CACHE: "disk cache mode {current}",
-    Tuning.VHOST: "no vhost: QEMU's process carries the packets",
-    Tuning.IOMMU: "a virtual IOMMU translates each access to the guest's memory ({current})",
-    Tuning.NOTIFICATIONS: "slow notifications: {current}",
-    Tuning.OFFLOADS: "offloads are off: {current}",
-    Tuning.MULTIQUEUE: "{current} network queue(s), fewer than virtual CPUs",
-    Tuning.PINNING: "unpinned: {current} virtual CPUs have a CPU of their own",
-    Tuning.HUGE_PAGES: "small pages",
-    Tuning.HALT_POLLING: "no halt polling: idle virtual CPUs halt",
-}
-
 # Who carries the packets, where it is not the host's kernel.
 _PACKET_CARRIERS = {
     "user (passt)": "user-mode network: passt, a process of its own, carries the packets",
@@ -66,7 +22,7 @@ _TAKEN_NETWORK = {
 
 def lacking_text(step: Step) -> str:
     """`emulated network card e1000 (52:54:00:12:34:56)`."""
-    text = _LACKING[step.tuning].format(current=step.current)
+    text = step.tuning.lacking.format(current=step.current)
     if step.tuning is Tuning.NETWORK and step.current != "user":
         by_process = f"network of the type {step.current}: QEMU's process carries the packets"
         text = _PACKET_CARRIERS.get(step.current, by_process)
@@ -81,7 +37,7 @@ def unknown_text(step: Step) -> str:
     if step.tuning is Tuning.VHOST and step.host:
         return f"vhost{device}: the definition leaves it to libvirt, and the guest is off; the host has vhost"
     if step.tuning is not Tuning.HALT_POLLING or step.host is None:
-        return f"{TUNINGS[step.tuning]}{device} (to find out: {step.tells})"
+        return f"{step.tuning.text}{device} (to find out: {step.tells})"
     poll = (step.host or {}).get("halt_poll_ns")
     host = f"; the host itself polls for up to {poll} ns (kvm.halt_poll_ns)" if poll is not None else ""
     return f"halt polling: the guest boots its own kernel; look for idle=poll in its /proc/cmdline{host}"
@@ -96,7 +52,7 @@ def taken_texts(steps: Sequence[Step]) -> list[str]:
 
 def _taken_text(step: Step, *, by_device: bool) -> str:
     """`vhost (52:54:00:12:34:56)`."""
-    text = TUNINGS[step.tuning]
+    text = step.tuning.text
     if step.tuning is Tuning.NETWORK:
         text = _TAKEN_NETWORK.get(step.current, text)
     if step.tuning is Tuning.CPU_MODEL and step.current not in _HOST_CPU_MODELS:
@@ -214,7 +170,7 @@ def _size_text(step: TuningStep, metric: Metric) -> str:
 def profiles_text(worth: Worth) -> str:
     """`kvm-default → kvm-multiqueue`, and what else changes between them."""
     text = f"{worth.result.before.environment} → {worth.result.after.environment}"
-    others = [TUNINGS[tuning] for tuning in worth.together]
+    others = [tuning.text for tuning in worth.together]
     return text + (f", together with {', '.join(others)}" if others else "")
 
 

@@ -84,13 +84,6 @@ def _undecided(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{count} of {len(rows)} undecided: {_why_undecided([v for v in verdicts if v.because is because])}"
 
 
-_WHY: dict[VerdictReason | None, str] = {
-    VerdictReason.NO_LOOK_YET: "the run has had no look at them yet",
-    VerdictReason.LIMIT: "the client or the link, not the server, set the figure",
-    VerdictReason.FINDINGS: "only findings and lost trials leave them open",
-}
-
-
 def _why_undecided(verdicts: Sequence[Verdict]) -> str:
     """Why these verdicts, all with the same `because`, are undecided."""
     first = verdicts[0]
@@ -100,7 +93,7 @@ def _why_undecided(verdicts: Sequence[Verdict]) -> str:
     needed = [verdict.blocks_needed for verdict in verdicts if verdict.blocks_needed]
     if first.because is VerdictReason.NOISE and len(needed) == len(verdicts):
         return f"{plural(max(needed), 'more block')} would show a difference of {percent(first.margin)}"
-    return _WHY.get(first.because, "these blocks differ too much from each other")
+    return (first.because or VerdictReason.NOISE).text
 
 
 def _undeclared(run: Run) -> Iterator[str]:

@@ -1,15 +1,16 @@
 """Terms that every text is made of: numbers, loads, arms, metrics."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from vmtoll.analysis.run import Run
 from vmtoll.model.change import Change
+from vmtoll.model.experiment import Experiment, ProfileVariant
 from vmtoll.model.hardware import Hardware
-from vmtoll.model.limiter import Limiter
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
-from vmtoll.model.message import DASH, plural, short
+from vmtoll.model.message import DASH, plural, ratio, short
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, TAIL, THROUGHPUT
+from vmtoll.model.runtime import runtime_text
 from vmtoll.model.trial import METAL, Accelerator, Arm, MachineKind, Scenario
 from vmtoll.model.verdict import Estimate
 
@@ -22,6 +23,11 @@ def amount_text(estimate: Estimate | None, unit: str = "", text: Callable[[float
         return DASH
     value = text(estimate.value) + (f" {unit}" if unit else "")
     return f"{value} ({text(estimate.ends[0])} to {text(estimate.ends[1])})" if estimate.ends else value
+
+
+def ratio_text(estimate: Estimate) -> str:
+    """A ratio, compared ÷ baseline, with its interval: `1.55× (1.41 to 1.70)`."""
+    return f"{ratio(estimate.value)}×" + (f" ({' to '.join(map(ratio, estimate.ends))})" if estimate.ends else "")
 
 
 # ---- what is measured, and where
@@ -65,27 +71,13 @@ METRIC_LABELS = {
     ),
     HOST_CPU.name: MetricWords(
         "host CPU per request",
-        "what the physical machine spent: the server's processes on metal, the control group of a container, QEMU and "
-        "vhost of a guest; with the softirqs and network threads of that machine's kernel on every side",
+        "what the physical machine spent: the server's processes on metal, the control group of a container or "
+        "process, QEMU and vhost of a guest; on every side with the softirqs and network threads of the kernel",
         "each request costs {amount} as much host CPU on {compared} as on {baseline}",
         "each request costs as much host CPU on {compared} as on {baseline}, within {amount}",
     ),
 }  # fmt: skip
 
-ACCELERATORS = {
-    Accelerator.NONE: "none",
-    Accelerator.KVM: "KVM",
-    Accelerator.TCG: "TCG (emulation)",
-    Accelerator.UNKNOWN: "unknown",
-}
-
-
-HARDWARE = {
-    Hardware.NATIVE: "native",
-    Hardware.NESTED: "nested (in another hypervisor)",
-    Hardware.EMULATED: "emulated (its CPU is software)",
-    Hardware.UNKNOWN: "unknown",
-}
 
 # What every page with a KVM figure says first, by what the KVM host runs on: (the point, the reason).
 KVM_HARDWARE = {
@@ -112,13 +104,26 @@ def lab_text(run: Run) -> str:
     are = "is a container" if len(run.metal) == 1 else "are one container"
     text = f"{names} {are} on this machine's kernel, not a separate physical machine."
     text += _BELOW_METAL.get(run.hardware(run.metal[0]), "")
-    if containers := [arm for arm in run.arms if run.kind(arm) is MachineKind.CONTAINER and not arm.is_control]:
+    contained = [arm for arm in run.arms if run.kind(arm) in (MachineKind.CONTAINER, MachineKind.PROCESS)]
+    of_runtimes = [arm for arm in contained if run.machine(arm.environment).runtime and not arm.is_control]
+    if containers := [arm for arm in contained if arm not in of_runtimes and not arm.is_control]:
         text += (
             f" {_quoted(containers)} {'runs' if len(containers) == 1 else 'run'} in podman on the same kernel:"
             f" the difference from {names} is what podman adds to systemd-nspawn, not what a container costs on"
             " bare metal."
         )
+    if of_runtimes:
+        text += (
+            f" {_quoted(of_runtimes)} {'runs' if len(of_runtimes) == 1 else 'run'} on this machine too: a difference is"
+            " what a runtime costs here, not what it costs on bare metal."
+        )
     return text
+
+
+def runtimes(run: Run) -> dict[str, str]:
+    """Environment → its container runtime in words, for those that have one."""
+    texts = {arm.environment: runtime_text(run.machine(arm.environment).runtime) for arm in run.arms}
+    return {environment: text for environment, text in texts.items() if text}
 
 
 def _quoted(arms: Iterable[Arm]) -> str:
@@ -148,18 +153,6 @@ _KVM_PLATFORMS = {
     Hardware.EMULATED: "KVM on emulated hardware",
     Hardware.NESTED: "nested KVM",
     Hardware.UNKNOWN: "KVM on unknown hardware",
-}
-
-LIMITERS = {
-    Limiter.CLIENT_CPU: "client CPU",
-    Limiter.LINK: "link",
-    Limiter.SERVER_CPU: "server CPU",
-    Limiter.HOST_CPU: "guest's host CPU",
-    Limiter.HOST_WAIT: "no host CPU for the guest",
-    Limiter.CPU_WAIT: "no CPU for the server",
-    Limiter.CONNECTIONS: "connections",
-    Limiter.NOTHING: "the offered rate",
-    None: DASH,
 }
 
 
@@ -227,3 +220,46 @@ def change_text(change: Change) -> str:
     place = " on its host" if change.on == "host" else ""
     boot = " and a boot" if change.boots else ""
     return f"{text}, after `{change.apply}`{place}{boot}"
+
+
+def profile_text(variant: ProfileVariant) -> str:
+    """`kvm-default with kernel linux-image-cloud-amd64`."""
+    return f"{variant.of} with {', '.join(f'{key} {_value(value)}' for key, value in variant.keys.items())}"
+
+
+def factors_text(experiment: Experiment, environment: str, baseline: str) -> str:
+    """`b differs from a by design in kernel: linux-image-b instead of linux-image-a`; empty where what differs is
+    unknown, or nothing.
+    """
+    values, of_baseline = _factors(experiment, environment), _factors(experiment, baseline)
+    if values is None or of_baseline is None or values["of"] != of_baseline["of"]:
+        return ""
+    base = values["of"]
+    parts = [
+        f"{factor}: {values.get(factor, f'as in {base}')} instead of {of_baseline.get(factor, f'that of {base}')}"
+        for factor in {**of_baseline, **values}
+        if values.get(factor) != of_baseline.get(factor)
+    ]
+    return f"{environment} differs from {baseline} by design in {'; '.join(parts)}" if parts else ""
+
+
+def _factors(experiment: Experiment, environment: str) -> Mapping[str, str] | None:
+    """Factor → its value in an environment, where it is set, with `of`: the environment that it is made out of; None
+    for an operation, and for a change by a command that does not say what it changes.
+    """
+    if environment in experiment.during:
+        return None
+    change, machine = experiment.changes.get(environment), experiment.machine_of(environment)
+    if change and change.explains is None:
+        return None
+    variant = experiment.profiles.get(machine)
+    values = {key: _value(value) for key, value in variant.keys.items()} if variant else {}
+    if change:
+        values |= dict.fromkeys(change.differs_in or (), f"that of `{change.apply}`")
+        values |= {name: str(value) for name, value in {**change.values, **change.sysctls}.items()}
+    return {"of": variant.of if variant else machine, **values}
+
+
+def _value(value: object) -> str:
+    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text or "none"

@@ -39,16 +39,9 @@ from vmtoll.model.verdict import (
     Verdict,
     VerdictReason,
 )
-from vmtoll.report.words.terms import LIMITERS, METRIC_LABELS
+from vmtoll.report.words.terms import METRIC_LABELS
 from vmtoll.statistics.thresholds import ALPHA, MARGIN, MIN_BLOCKS, RATE_REACHED
 
-KINDS = {
-    Kind.SLOWER: "slower",
-    Kind.FASTER: "faster",
-    Kind.EQUIVALENT: "equal",
-    Kind.UNDECIDED: "undecided",
-    Kind.NOT_JUDGED: "not judged",
-}
 _CLEAR = 2.0  # from this factor on, a difference that every block shows is worth naming although it is undecided
 _SHOWN_DOUBTS = 3
 FINDINGS_LIMIT = 1.005  # a doubt that explains less is not named
@@ -99,7 +92,7 @@ def verdict_parts(verdict: Verdict, sides: Sides) -> tuple[str, str]:
     if verdict.kind is Kind.EQUIVALENT:
         return _equivalent_parts(verdict)
     if verdict.kind in DIFFERENT:
-        return effect_text(verdict.metric, amount_text(verdict), sides), f" ({interval_text(verdict)})"
+        return effect_text(verdict.metric, claimed_text(verdict), sides), f" ({interval_text(verdict)})"
     return _undecided_parts(verdict, sides)
 
 
@@ -107,7 +100,7 @@ def word_text(verdict: Verdict) -> str:
     """The verdict in a word: `slower`, `equal`, `undecided`; for CPU that differs, `more CPU` or `less CPU`."""
     if verdict.kind in DIFFERENT and not verdict.metric.higher_is_better and verdict.metric.percentile is None:
         return "more CPU" if verdict.kind is Kind.SLOWER else "less CPU"
-    return "equal" if verdict.kind is Kind.EQUIVALENT else KINDS[verdict.kind]
+    return "equal" if verdict.kind is Kind.EQUIVALENT else verdict.kind.text
 
 
 def _equivalent_parts(judged: Judged) -> tuple[str, str]:
@@ -134,7 +127,7 @@ def direction(judged: Judged) -> str:
 def _undecided_parts(verdict: Verdict, sides: Sides) -> tuple[str, str]:
     """What the blocks show, and why that does not decide."""
     why = undecided_text(verdict, sides)
-    blocks, size = verdict.blocks_range, ratio_text(verdict.estimate)
+    blocks, size = verdict.blocks_range, _ratio(verdict)
     if verdict.because is VerdictReason.NO_LOOK_YET:
         return "no look yet", f": {why}"
     if blocks and shows_in_all_blocks(verdict):
@@ -170,7 +163,7 @@ def undecided_text(judged: Judged, sides: Sides) -> str:
     """Why a comparison is undecided, and what would decide it."""
     match judged.because:
         case VerdictReason.NO_LOOK_YET:
-            return "this run decides at its looks, and has not had one"
+            return judged.because.text
         case VerdictReason.FEW_BLOCKS:
             return f"a verdict needs {max(MIN_BLOCKS, judged.blocks + 1) if judged.boots > 1 else MIN_BLOCKS}" + (
                 " boots" if judged.boots > 1 else " blocks"
@@ -178,7 +171,7 @@ def undecided_text(judged: Judged, sides: Sides) -> str:
         case VerdictReason.LIMIT:
             return f"{_limited_text(judged)}, not the server, set the figure in every block"
         case VerdictReason.FINDINGS:
-            size = ratio_text(judged.estimate)
+            size = _ratio(judged)
             return f"{size} if nothing had disturbed; open because of {doubts_text(judged, sides)}"
     detectable = judged.detectable
     parts = []
@@ -210,10 +203,10 @@ def effect_text(metric: Metric, amount: str, sides: Sides) -> str:
     return METRIC_LABELS[metric.name].effect.format(compared=sides.compared, baseline=sides.baseline, amount=amount)
 
 
-def amount_text(judged: Judged) -> str:
+def claimed_text(judged: Judged) -> str:
     """`0.112×`; where the client, the link or lost trials leave its size open, `at most 0.179×`."""
     assert judged.estimate is not None
-    return bound_text(judged) if judged.is_at_least else ratio_text(judged.estimate)
+    return bound_text(judged) if judged.is_at_least else _ratio(judged)
 
 
 def bound_text(judged: Judged) -> str:
@@ -242,9 +235,9 @@ def interval_text(judged: Judged) -> str:
     return _range_text(estimate, "<" * judged.open_low, ">" * judged.open_high)
 
 
-def ratio_text(estimate: Estimate | None) -> str:
+def _ratio(judged: Judged) -> str:
     """The ratio, compared ÷ baseline: `0.980×`, `8.90×`; empty without one."""
-    return "" if estimate is None else f"{ratio(estimate.value)}×"
+    return "" if judged.estimate is None else f"{ratio(judged.estimate.value)}×"
 
 
 def estimate_text(judged: Judged) -> str:
@@ -253,7 +246,7 @@ def estimate_text(judged: Judged) -> str:
     """
     if judged.by_every_block and judged.blocks_range:
         return f"each block {_range_text(judged.blocks_range)}×"
-    return " ".join(filter(None, [ratio_text(judged.estimate), _parenthesis(judged).strip()]))
+    return " ".join(filter(None, [_ratio(judged), _parenthesis(judged).strip()]))
 
 
 def percentile_text(level: PercentileLevel) -> str:
@@ -290,8 +283,13 @@ def limiters_text(comparison: Comparison, sides: Sides) -> str:
     loop = loop_of(comparison.scenario.load)
     verdict = next(v for v in comparison.verdicts.values() if loop in v.metric.loops and v.metric.is_primary)
     limiters = (verdict.baseline_limiter, verdict.compared_limiter)
-    one_user = {Limiter.CONNECTIONS: "one user, client included"} if comparison.scenario.load.is_one_user else {}
-    names = ["unknown" if limiter is None else (LIMITERS | one_user)[limiter] for limiter in limiters]
+    is_one_user = comparison.scenario.load.is_one_user
+    names = [
+        "unknown" if limiter is None
+        else "one user, client included" if is_one_user and limiter is Limiter.CONNECTIONS
+        else limiter.text
+        for limiter in limiters
+    ]  # fmt: skip
     both_limiters = f"{names[0]} on {sides.baseline}, {names[1]} on {sides.compared}"
     return names[0] if limiters[0] is limiters[1] else both_limiters
 
@@ -344,8 +342,10 @@ _CAUSES: dict[Code | Cause, str] = {
 
 def because_text(judged: Judged, sides: Sides) -> str:
     """The reason why a comparison is not judged; empty if it is."""
-    words = _BECAUSE.get(judged.because) if judged.because else None
-    return words(judged, sides) if words else ""
+    if judged.kind is not Kind.NOT_JUDGED or judged.because is None:
+        return ""
+    words = _BECAUSE.get(judged.because)
+    return words(judged, sides) if words else judged.because.text
 
 
 def _no_figure(judged: Judged, sides: Sides) -> str:
@@ -371,17 +371,14 @@ def _not_measured(judged: Judged, sides: Sides) -> str:
 def _no_throughput(judged: Judged, sides: Sides) -> str:
     notes = judged.notes if isinstance(judged, Verdict) else ()
     reached = [_attained(note, sides) for note in notes if isinstance(note, Attained)]
-    return "; ".join(["the load sets the rate", *reached])
+    return "; ".join([VerdictReason.LOAD_SETS_THE_RATE.text, *reached])
 
 
 _BECAUSE: dict[VerdictReason, Callable[[Judged, Sides], str]] = {
     VerdictReason.NO_FIGURE: _no_figure,
     VerdictReason.NOT_COMPARABLE: _not_comparable,
     VerdictReason.NOT_MEASURED: _not_measured,
-    VerdictReason.HOST_NOT_SEEN: lambda *_: "not seen: the host belongs to others",
-    VerdictReason.CLOSED_LOOP_HAS_NO_TAIL: lambda *_: "a closed loop hides stalls, so it has no tail",
     VerdictReason.LOAD_SETS_THE_RATE: _no_throughput,
-    VerdictReason.OPEN_LOOP_SEE_TAIL: lambda *_: "an open loop is judged by its tail",
 }
 
 
@@ -460,9 +457,9 @@ def step_parts(step: TuningStep, metric: Metric) -> tuple[str, str]:
     """The line of `step_text` in two parts, like those of `verdict_parts`."""
     sides = Sides(str(step.after), str(step.before))
     if step.kind is Kind.NOT_JUDGED:
-        return KINDS[step.kind], f": {because_text(step, sides) or 'no block has both'}"
+        return step.kind.text, f": {because_text(step, sides) or 'no block has both'}"
     if step.kind not in DIFFERENT or step.gain is None:
-        return KINDS[step.kind], f" ({undecided_text(step, sides)})"
+        return step.kind.text, f" ({undecided_text(step, sides)})"
     verb, size = "gains" if step.kind is Kind.FASTER else "costs", abs(step.gain.value)
     unit = "req/s" if metric.unit == "1/s" else metric.unit
     relative = f" ({percent(size / step.start)})" if metric.higher_is_better and step.start else ""
