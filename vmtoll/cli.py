@@ -195,7 +195,7 @@ def _kept(error: BaseException | None) -> str:
     if folder is None:
         return ""
     if sys.argv[1:2] in (["campaign"], ["bisect"]):
-        return "; what was measured is kept, the same command goes on with it"
+        return "; the results so far are kept: run the same command again to continue"
     command = "" if sys.argv[1:2] in (["replay"], ["ab"]) else f"vmtoll run {folder.parent.name} "
     return f"; what was measured is kept, go on with {command}--resume {folder}"
 

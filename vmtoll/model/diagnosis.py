@@ -19,8 +19,8 @@ class Tuning(WithText):
     lacking: str
 
     def __new__(cls, code: str, text: str, lacking: str) -> Self:
-        member = super().__new__(cls, code, text)
-        member.lacking = lacking
+        member = str.__new__(cls, code)
+        member._value_, member.text, member.lacking = code, text, lacking
         return member
 
     KVM = "kvm", "hardware virtualization", "runs on emulation (domain type {current})"
@@ -51,7 +51,7 @@ class Tuning(WithText):
         "one network queue for each virtual CPU",
         "{current} network queue(s), fewer than virtual CPUs",
     )
-    PINNING = "pinning", "pinned virtual CPUs", "unpinned: {current} virtual CPUs have a CPU of their own"
+    PINNING = "pinning", "pinned virtual CPUs", "unpinned: {current} virtual CPUs have a dedicated CPU"
     HUGE_PAGES = "huge-pages", "huge pages", "small pages"
     HALT_POLLING = "halt-polling", "halt polling in the guest", "no halt polling: idle virtual CPUs halt"
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from string import Formatter
 from typing import Any, Self
@@ -112,6 +112,12 @@ def duration(time_us: float, text: Callable[[float], str] = "{:.3g}".format) -> 
         if float(f"{time_us:.3g}") >= size:
             return f"{text(time_us / size)} {unit}"
     return f"{text(time_us)} µs"
+
+
+def spread(value: float, ends: Sequence[float] | None, text: Callable[[float], str] = short, unit: str = "") -> str:
+    """A value with its interval: `401 ms (396 to 406)`; without one, or with ends that read alike, the value alone."""
+    shown, limits = f"{text(value)}{unit}", [text(end) for end in ends or ()]
+    return f"{shown} ({' to '.join(limits)})" if len(set(limits)) > 1 else shown
 
 
 _SPECS: Mapping[str, Callable[[Any], str]] = {

@@ -35,7 +35,8 @@ class _Written:
         match = re.fullmatch(form, detail, re.DOTALL)
         if match is None:
             raise ValueError(f"{detail!r} is not of the form {cls.form!r}")
-        payload: Self = _adapter(cls).validate_python(match.groupdict())
+        kind: Any = cls
+        payload: Self = _adapter(kind).validate_python(match.groupdict())
         return payload
 
 

@@ -81,17 +81,20 @@ NOT_APPLICABLE = frozenset({
 })  # fmt: skip
 
 
-class Cause(StrEnum):
+class Cause(WithText):
     """What widens an interval besides the findings of its trials. LOST: trials without a figure, each counted as twice
     as bad as the worst of its side. SECOND_ATTEMPTS: failed attempts before a successful one, counted like lost trials.
     UNEQUAL_REQUESTS: percentiles of unequal numbers of requests, without histograms. CONTROL: the A/A control differs
     from itself.
     """
 
-    LOST = "lost-trials"
-    SECOND_ATTEMPTS = "second-attempts"
-    UNEQUAL_REQUESTS = "unequal-requests"
-    CONTROL = "control-differs"
+    LOST = "lost-trials", "lost trial"
+    SECOND_ATTEMPTS = "second-attempts", "second attempt"
+    UNEQUAL_REQUESTS = "unequal-requests", "unequal numbers of requests"
+    CONTROL = "control-differs", "an A/A control that differs from itself"
+
+
+COUNTED = frozenset({Cause.LOST, Cause.SECOND_ATTEMPTS})  # causes that are things to count
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from vmtoll.capacity.resources import Size
 from vmtoll.capacity.scaling import LevelKind, Scaling
 from vmtoll.model.finding import Code
 from vmtoll.model.hardware import Hardware
-from vmtoll.model.message import message, several
+from vmtoll.model.message import message, several, spread
 from vmtoll.model.trial import METAL, Accelerator, MachineKind, is_shape_only
 from vmtoll.report.words import DASH, KVM_HARDWARE, percent, platform_text, plural
 from vmtoll.statistics.student import Interval
@@ -112,7 +112,7 @@ def sentences(assessment: CapacityAssessment) -> Iterator[str]:
         parts = [f"you need {' or '.join(needs)}"] if needs else []
         parts += [_why_no_number(result) for result in results if not _plan(result)]
         at_risk = [r.environment for r in results if (p := _plan(r)) and (p.load_after_host_failure or math.inf) > 1]
-        warning = f" Beware: the loss of one host overloads what is left of {' and '.join(at_risk)}." if at_risk else ""
+        warning = f" Warning: if one host fails, the rest of {' and '.join(at_risk)} is overloaded." if at_risk else ""
         yield (
             f"{server}{f' ({workload})' if has_several_workloads else ''}, {demand.rate_rps:,.0f}/s at"
             f" {slo_text(assessment.slo)}, {demand.headroom_pct:g}% headroom, {demand.spare} spare:"
@@ -127,12 +127,15 @@ def _arrivals_sentence(results: Sequence[CapacityResult]) -> str:
         return " Requests came at random (Poisson)."
     factors = sorted(factor for result in results if _plan(result) for factor in _random_factors(result))
     if not factors:
-        return " Requests came at even intervals; at random ones (Poisson) one carries less; the factor is unknown."
+        carries_less = "With random arrivals (Poisson) a machine carries less; by how much is unknown."
+        return f" Requests came at even intervals. {carries_less}"
     times = dict.fromkeys(f"{factor:.3g}" for factor in (factors[0], factors[-1]))
     factor = " to ".join(times)
     if factor == "1":
-        return " Requests came at even intervals; at random ones (Poisson) plan for the same rate."
-    return f" Requests came at even intervals; at random ones (Poisson) plan for at least {factor} times the rate."
+        return " Requests came at even intervals. With random arrivals (Poisson) plan for the same rate."
+    return (
+        f" Requests came at even intervals. With random arrivals (Poisson) plan for at least {factor} times the rate."
+    )
 
 
 def _random_factors(result: CapacityResult) -> list[float]:
@@ -181,14 +184,12 @@ def _host_size_text(result: CapacityResult) -> str:
 def _why_no_number(result: CapacityResult) -> str:
     name, first = result.environment, f"{result.measured_rps[0]:,.0f}/s, the lowest rate measured"
     if result.accelerator is Accelerator.TCG:
-        return f"{name} ran on emulation (TCG): shape only, so vmtoll gives no number of guests"
+        return f"{name} ran under emulation (TCG), so vmtoll gives no number of guests"
     if result.hardware is Hardware.EMULATED:
-        return (
-            f"{name} ran on emulated hardware: shape only, so vmtoll gives no number of {several(_unit(result.kind))}"
-        )
+        return f"{name} ran on emulated hardware, so vmtoll gives no number of {several(_unit(result.kind))}"
     if result.carries_rps.high is None:
         return f"{name} misses it at {first}, so vmtoll gives no number"
-    return f"{name} is not shown to meet it at {first}; in the way: {binding_text(result.binds)}"
+    return f"{name} is not shown to meet it at {first}; the limit is {binding_text(result.binds)}"
 
 
 def sharing_and_scaling_sentences(assessment: CapacityAssessment) -> Iterator[str]:
@@ -255,16 +256,15 @@ def scaling_text(scaling: Scaling) -> str:
 
 
 def _law_percent(value: float, interval: Interval | None) -> str:
-    low, high = (f"{100 * end:.3g}" for end in (interval.low, interval.high)) if interval else ("", "")
-    return f"{100 * value:.3g}%" if low == high else f"{100 * value:.3g}% [{low}, {high}]"
+    return spread(100 * value, interval and [100 * interval.low, 100 * interval.high], "{:.3g}".format, "%")
 
 
 def facts(result: CapacityResult) -> Facts:
     """(name, text) of everything that is known about one server in one environment."""
     if result.accelerator is Accelerator.TCG:
-        yield "shape only", "software emulation (TCG): none of these figures is a KVM figure"
+        yield "not a measurement", "software emulation (TCG): none of these numbers is about KVM"
     elif result.hardware is Hardware.EMULATED:
-        yield "shape only", "emulated hardware: the figures show that the path works, not what it costs"
+        yield "not a measurement", "emulated hardware: the numbers show that everything runs, not what it costs"
     elif result.accelerator is Accelerator.KVM and result.hardware in KVM_HARDWARE:
         yield "hardware", " ".join(KVM_HARDWARE[result.hardware])
     yield "capacity", carried_text(result)
@@ -320,7 +320,7 @@ def environment_text(result: CapacityResult | Consolidation | Scaling, form: str
     """`kvm-default (emulated: shape only)`, `kvm-default (nested KVM)`; `form`: for the part after the name."""
     emulated_text = "emulated hardware" if result.hardware is Hardware.EMULATED else ""
     text = platform_text(result.accelerator, result.hardware) or emulated_text
-    text += ": shape only" if is_shape_only(result.accelerator, result.hardware) else ""
+    text += ": not a measurement" if is_shape_only(result.accelerator, result.hardware) else ""
     return result.environment + (form.format(text) if text else "")
 
 
@@ -346,20 +346,20 @@ def carried_text(result: CapacityResult) -> str:
 
 
 def p99_text(p99_ms: Estimate) -> str:
-    """`3.59 [3.55, 3.63] ms`."""
+    """`3.59 ms (3.55 to 3.63)`."""
     if not math.isfinite(p99_ms.mid):
         return "none: more than 1% of the requests failed"
-    return f"{estimate_text(p99_ms)} ms"
+    return estimate_text(p99_ms, unit=" ms")
 
 
 def available_text(result: CapacityResult) -> str:
-    """`99.95% [99.81%, 100%] of 72,000 requests in 6 trials`; without a failure, how rare unseen failures may be."""
+    """`99.95% (99.81% to 100%) of 72,000 requests in 6 trials`; without a failure, how rare unseen failures may be."""
     if result.available is None:
         return DASH
     count_text = f"of {result.requests:,} requests in {plural(result.blocks, 'trial')}"
     if result.unseen_share is None:
         low, mid, high = (f"{100 * end:.5g}%" for end in result.available.all)
-        return f"{mid} [{low}, {high}] {count_text}"
+        return f"{mid} ({low} to {high}) {count_text}"
     return (
         f"100% {count_text}; failures that strike fewer than {result.unseen_share:.0%} of such trials could be unseen"
     )
@@ -378,11 +378,10 @@ def request_text(result: CapacityResult) -> str:
         (cost.cpu_ms, "ms of CPU"), (cost.host_cpu_ms, "ms of the host's CPU"), (cost.host_energy_j, "J"),
         (cost.body_mib, "MiB of bodies"),
     )  # fmt: skip
-    return ", ".join(f"{estimate_text(estimate)} {unit}" for estimate, unit in figures if estimate) or "unknown"
+    return ", ".join(estimate_text(estimate, unit=f" {unit}") for estimate, unit in figures if estimate) or "unknown"
 
 
 def estimate_text(estimate: Estimate, number: Callable[[float], str] = "{:.3g}".format, unit: str = "") -> str:
-    """`0.045 [0.044, 0.046]`; without the brackets where there is no interval."""
-    text, has_interval = f"{number(estimate.mid)}{unit}", estimate.low and math.isfinite(estimate.high)
-    low, high = (number(estimate.low), number(estimate.high)) if has_interval else ("", "")
-    return text if low == high else f"{text} [{low}, {high}]"
+    """`0.045 (0.044 to 0.046)`; the value alone where there is no interval."""
+    has_interval = estimate.low and math.isfinite(estimate.high)
+    return spread(estimate.mid, (estimate.low, estimate.high) if has_interval else None, number, unit)

@@ -24,7 +24,7 @@ def lines(result: RunComparison) -> Iterator[str]:
         if scenario.other_differences and not scenario.facts:
             yield f"    other differences: {', '.join(fact.fact for fact in scenario.other_differences)}"
     if result.published.run_id == result.again.run_id:
-        yield f"both are run {result.published.run_id}: that its copies agree reproduces nothing"
+        yield f"both are run {result.published.run_id}: agreement between copies of one run reproduces nothing"
     yield ", ".join(f"{count} {status.text}" for status, count in result.counts.items())
 
 
@@ -78,7 +78,7 @@ def _is_small(ratio: float) -> bool:
 
 def _interval(agreement: Agreement) -> str:
     ends = agreement.change and agreement.change.ends
-    return f"[{_factor(ends[0])}, {_factor(ends[1])}]" if ends else ""
+    return f"({_factor(ends[0])} to {_factor(ends[1])})" if ends else ""
 
 
 def _needed_text(agreement: Agreement) -> str:

@@ -14,7 +14,7 @@ from vmtoll.analysis.run import Run
 from vmtoll.analysis.schema import names
 from vmtoll.model.columns import COLUMNS, flat_scenario
 from vmtoll.model.facts import LABELS
-from vmtoll.model.finding import FINDINGS, Code, Influence, Role, Validity
+from vmtoll.model.finding import FINDINGS, Code, FindingKind, Role, Validity
 from vmtoll.model.percentiles import FEWEST
 from vmtoll.model.runtime import runtime_text
 from vmtoll.model.table import Cell, columns_of
@@ -99,27 +99,10 @@ RESULTS: Mapping[str, Callable[[Run, RunAnalysis], Iterator[dict[str, Cell]]]] =
 }
 
 
-@dataclass(frozen=True)
-class FindingCounts:
-    """A gate that fired, and in how many trials of each arm."""
-
-    code: Code
-    severity: Validity
-    influence: Influence
-    meaning: str
-    trials: dict[Arm, int]
-
-
-def finding_counts(run: Run, analysis: RunAnalysis) -> list[FindingCounts]:
-    """One row per code that any trial has, the most frequent first."""
+def finding_counts(run: Run, analysis: RunAnalysis) -> list[tuple[Code, FindingKind, dict[Arm, int]]]:
+    """(code, its kind, the trials of each arm with it) for each code that any trial has, the most frequent first."""
     return [
-        FindingCounts(
-            code,
-            FINDINGS[code].severity,
-            FINDINGS[code].influence,
-            FINDINGS[code].meaning,
-            {arm: sum(code in trial.codes for trial in run.trials if trial.arm == arm) for arm in run.arms},
-        )
+        (code, FINDINGS[code], {a: sum(code in t.codes for t in run.trials if t.arm == a) for a in run.arms})
         for code in analysis.findings
     ]
 

@@ -38,6 +38,6 @@ def _chart(shown: list[tuple[int, ClaimResult, Estimate]]) -> Chart:
     legend(figure, [SeriesStyle("published", INK, "D", False), *styles])
     caption = "Numbers as in the table of claims. First side ÷ second side; bar: the 95% interval over blocks."
     if any(claim.published_ratio is None for _, claim, _ in shown):
-        caption += " Without a diamond: the source prints no figures."
+        caption += " Without a diamond: the source prints no values."
     texts = [f"{number}, {claim.says}: {published_text(claim)}" for number, claim, _ in shown]
     return Chart.of("Claims: ratios published and here", caption, texts, figure)

@@ -46,7 +46,7 @@ def write_site(
         if run["error"]:
             report_unreadable(f"{results / run['id']}: {run['error']}")
     if output.exists() and not _replaceable(output):
-        raise LoadError(f"{output}: exists and is no results explorer; give another folder with --output")
+        raise LoadError(f"{output}: exists and is not a results explorer; give another folder with --output")
     with replacing(output) as draft:
         _write_pages(draft, runs, results, bundles)
     return output / INDEX

@@ -14,26 +14,22 @@ from vmtoll.model.bisection import (
     SittingResult,
     Task,
 )
-from vmtoll.model.message import percent, plural, ratio
+from vmtoll.model.message import percent, plural, ratio, spread
 from vmtoll.model.metric import Metric
 from vmtoll.model.verdict import Kind
+from vmtoll.report.words.terms import METRIC_LABELS
 from vmtoll.statistics.thresholds import ALPHA
 
 # Names a candidate, as the user knows it.
 Named = Callable[[str], str]
-
-_OF = {
-    "throughput": "the requests per second", "tail": "the p99 response time", "latency_p99": "the p99 latency",
-    "cpu": "the CPU per request", "host_cpu": "the host's CPU per request",
-}  # fmt: skip
 
 
 def size_text(contrast: Contrast, metric: Metric) -> str:
     """`1.83× the CPU per request (1.79 to 1.87)`; `no value` without one."""
     if contrast.ratio is None:
         return "no value"
-    limits = f" ({ratio(contrast.low)} to {ratio(contrast.high)})" if contrast.low and contrast.high else ""
-    return f"{ratio(contrast.ratio)}× {_OF[metric.name]}{limits}"
+    ends = (contrast.low, contrast.high) if contrast.low and contrast.high else None
+    return spread(contrast.ratio, ends, ratio, f"× the {METRIC_LABELS[metric.name].label}")
 
 
 def error_text(spent: float) -> str:

@@ -36,7 +36,7 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     "experiment": ("Experiment", "A question, and the matrix of servers, environments and loads that answers it."),
     "scenario": ("Scenario", "One server under one load."),
     "run": ("Run", "One execution of an experiment."),
-    "trial": ("Trial", "One repetition of a scenario on an arm."),
+    "trial": ("Trial", "One repetition of a scenario in an environment."),
     "attempt": ("Attempt", "One try at a trial."),
     "measurement": (
         "Measurement",
@@ -44,9 +44,9 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     ),
     "block": (
         "Block",
-        "One repetition of all scenarios, in random order. The arms of a scenario follow each other, in reverse order "
-        "in every other block. vmtoll compares environments within a block, so slow drift of the machine cancels "
-        "out. The sample is the trial in its block, not the request.",
+        "One repetition of all scenarios, in random order. The environments of a scenario follow each other, in "
+        "reverse order in every other block. vmtoll compares environments within a block, so slow drift of the "
+        "machine cancels out. The sample is the trial in its block, not the request.",
     ),
     "boot": (
         "Boot",
@@ -94,7 +94,7 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
         "A side gave no value, or the two sides ran different things: another binary, content or kernel parameter.",
     ),
     "aa-arm": (
-        "A/A arm, control",
+        "A/A control",
         "An environment that each block measures twice, usually the baseline. The two should not differ, so what they "
         "differ by is noise. Both measurements count for the environment. Where the control differs from "
         "itself for sure, every interval of that metric is wider by as much.",

@@ -20,6 +20,7 @@ from vmtoll.report.words.verdicts import (
     because_text,
     bound_text,
     claimed_text,
+    direction,
     effect_text,
     estimate_text,
     explained_text,
@@ -322,16 +323,23 @@ class _Sentences:
         against metal, 3 comparisons: slower in 2 (0.700× to 0.800×), undecided in 1.`
         """
         parts, sides = [], _common_sides(self.members)
+        is_one_arm = len({member.sides for member in self.members}) == 1
+
+        def on(members: list[_Member]) -> str:
+            arms = {member.sides.compared for member in members}
+            return "" if is_one_arm or len(arms) > 1 else f" on {arms.pop()}"
+
         for kind in (*_DIRECTIONS, Kind.EQUIVALENT, *_OPEN):
             if members := self._with(kind):
                 size = f" ({self._amounts(members, named=False)})" if kind in DIFFERENT else ""
-                alike = sum(shows_in_all_blocks(member.verdict) for member in members)
-                blocks = (
-                    f" (in {alike} every block shows the same direction)" if kind is Kind.UNDECIDED and alike else ""
-                )
-                parts.append(f"{word_text(members[0].verdict)} in {len(members)}{size}{blocks}")
+                alike = [member for member in members if shows_in_all_blocks(member.verdict)]
+                if kind is Kind.UNDECIDED and alike:
+                    shown = " or ".join(sorted({direction(member.verdict) for member in alike}))
+                    size = f" ({shown} in every block in {len(alike)}{on(alike)})"
+                parts.append(f"{word_text(members[0].verdict)}{on(members)} in {len(members)}{size}")
+        of = f" of {sides.compared}" if is_one_arm else ""
         total = plural(len(self.members), "comparison")
-        return _capital(f"{self.label} of {sides.compared} against {sides.baseline}, {total}: {', '.join(parts)}.")
+        return _capital(f"{self.label}{of} against {sides.baseline}, {total}: {', '.join(parts)}.")
 
     def _evidence(self) -> list[str]:
         """`lighttz 0.919× (0.917 to 0.921), nginx 0.910× (…)`; only the ends of the range for many servers.

@@ -46,7 +46,7 @@ def why_text(comparison: RecordedComparison, baseline: str) -> str:
     return texts.get(comparison.answer) or explained_text(judged, sides)
 
 
-_NO_BETTER = "nothing says which is better: give --better"
+_NO_BETTER = "which direction is better is unknown: give --better"
 
 
 def _few_text(comparison: RecordedComparison) -> str:

@@ -7,7 +7,7 @@ from vmtoll.analysis.exits import ExplainedExits, ReasonShare
 from vmtoll.capacity.density import CarriedGuests, GuestCount, hosts_for
 from vmtoll.capacity.estimate import End
 from vmtoll.model.density import Density, Tile
-from vmtoll.model.message import DASH, number, plural, short
+from vmtoll.model.message import DASH, number, plural, short, spread
 from vmtoll.model.operation import Operation
 from vmtoll.model.trial import Accelerator, is_shape_only
 from vmtoll.model.verdict import Estimate, OperationEffect, StartFigures
@@ -81,7 +81,7 @@ START_HEADINGS = ("starts", "first guest, s", "all, s", "network, s", "more, s")
 PART_NAMES = {
     "host": "host and firmware", "firmware": "firmware", "loader": "boot loader", "kernel": "kernel",
     "initrd": "initial RAM disk", "systemd": "systemd", "network": "network", "engine": "podman",
-    "runtime": "runtime", "server": "server", "hypervisor": "hypervisor", "guest": "guest goes on",
+    "runtime": "runtime", "server": "server", "hypervisor": "hypervisor", "guest": "guest continues",
 }  # fmt: skip
 _SEVERAL = {
     "boot": "booted", "restore": "restored from a saved state", "resume": "resumed from a pause", "start": "started",
@@ -209,8 +209,8 @@ def exit_prices_text(exits: ExplainedExits) -> str:
     if exits.at_least_us is None:
         return ""
     return (
-        f"{number(exits.per_request.value)} exits per request cost at least {number(exits.at_least_us)} µs by the "
-        "host's list of prices."
+        f"{number(exits.per_request.value)} exits per request cost at least {number(exits.at_least_us)} µs, by "
+        "the cost per exit measured on the host."
     )
 
 
@@ -233,7 +233,7 @@ def exit_lines(exits: ExplainedExits) -> Iterator[str]:
     yield from _aligned(rows)
     if exits.prices:
         yield ""
-        yield "prices on the KVM host, measured before the run (fastest and slowest round)"
+        yield "cost per exit on the KVM host, measured before the run (fastest and slowest round)"
         yield from _aligned(
             [
                 ["exit", "ns"],
@@ -297,7 +297,7 @@ def _guests(count: int, interval: str = "") -> str:
 
 def _shape_text(answer: CarriedGuests) -> str:
     text = platform_text(answer.accelerator, answer.hardware)
-    shape = "shape only" if is_shape_only(answer.accelerator, answer.hardware) else ""
+    shape = "not a measurement" if is_shape_only(answer.accelerator, answer.hardware) else ""
     return f" ({': '.join(filter(None, [text, shape]))})" if text or shape else ""
 
 
@@ -305,11 +305,12 @@ def density_notes(answer: CarriedGuests) -> Iterator[str]:
     """Sentences on what the answer lacks."""
     blocks = max(len(count.worst) for count in answer.counts)
     if blocks < MIN_EQUIVALENT_BLOCKS:
-        yield f"{answer.environment}: {plural(blocks, 'block')} of at least {MIN_EQUIVALENT_BLOCKS} that show a number."
+        least = MIN_EQUIVALENT_BLOCKS
+        yield f"{answer.environment}: {plural(blocks, 'block')}; it takes at least {least} to show a number."
     for number_of_guests, codes in answer.failed.items():
         yield (
             f"{answer.environment}: with {plural(number_of_guests, 'guest')} no trial counts ({', '.join(codes)}), so "
-            "nothing follows for that number: see what failed, such as a host without memory for them."
+            "vmtoll says nothing about that number; see what failed, for example a host without memory for them."
         )
     missed = answer.missed
     if missed and missed.limits:
@@ -328,9 +329,9 @@ def density_notes(answer: CarriedGuests) -> Iterator[str]:
 def count_cells(count: GuestCount) -> list[str]:
     """A number of guests under each of DENSITY_HEADINGS."""
     host, ratio = count.host, count.ratio
-    interval = f" [{ratio.low:.2g}, {ratio.high:.2g}]" if ratio.low and math.isfinite(ratio.high) else ""
+    ends = (ratio.low, ratio.high) if ratio.low and math.isfinite(ratio.high) else None
     return [
-        str(count.guests), f"{count.kept} of {count.trials}", f"{ratio.mid:.2g}{interval}",
+        str(count.guests), f"{count.kept} of {count.trials}", spread(ratio.mid, ends, "{:.2g}".format),
         f"{100 * count.available.mid:.5g}%", _known(count.vcpus_per_cpu, lambda value: f"{value:.3g}"),
         _known(host.cpu_pct, lambda value: f"{value:.0f}%"), _known(host.ready_pct, lambda value: f"{value:.1f}%"),
         _known(host.guests_mb, number), _known(host.available_mb, number),
@@ -346,9 +347,9 @@ def hosts_text(guests: int, answer: CarriedGuests, spare: int) -> str:
     """`40 guests such as those of kvm-default: you need 8 hosts, 1 of them spare (7 to 9 …).`"""
     head, hosts = f"{plural(guests, 'guest')} such as those of {answer.environment}", hosts_for(guests, answer, spare)
     if hosts is None:
-        return f"{head}: it ran on emulation or emulated hardware: shape only; vmtoll gives no number of hosts."
+        return f"{head} ran under emulation or on emulated hardware, so vmtoll gives no number of hosts."
     if hosts.low is None:
-        return f"{head}: no number of them is shown to be carried by one host, so no number of hosts follows."
+        return f"{head}: one host is not shown to carry any, so vmtoll gives no number of hosts."
     at_most = "at most " if End.LOW in answer.open_ends else ""
     others = [] if hosts.mid == hosts.low == hosts.high else [f"by the estimate {hosts.mid}, at best {hosts.high}"]
     return (
@@ -364,8 +365,8 @@ _WORTH_SAYING = 0.02
 
 
 def wait_text(times_us: Mapping[str, float | None], arm: str) -> str:
-    """`of 68 µs per request the vCPUs of kvm-default waited 21 for a CPU`; empty where neither they nor the server's
-    threads waited for 2% of that time.
+    """`the vCPUs of kvm-default waited for a CPU for 21 of 68 µs per request`; empty where neither they nor the
+    server's threads waited for 2% of that time.
 
     `times_us`: column of trials.csv → µs per request, what they ran and waited. Of vCPUs and server, the one that
     waited for the larger part of its time.
@@ -386,4 +387,4 @@ def wait_text(times_us: Mapping[str, float | None], arm: str) -> str:
     share, subject, wanted_us, wait_us = max(parts, default=(0.0, "", 0.0, 0.0))
     if share < _WORTH_SAYING:
         return ""
-    return f"of {number(wanted_us)} µs per request {subject} waited {number(wait_us)} for a CPU"
+    return f"{subject} waited for a CPU for {number(wait_us)} of {number(wanted_us)} µs per request"

@@ -8,7 +8,7 @@ from vmtoll.model.change import Change
 from vmtoll.model.experiment import Experiment, ProfileVariant
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
-from vmtoll.model.message import DASH, plural, ratio, short
+from vmtoll.model.message import DASH, plural, ratio, short, spread
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, TAIL, THROUGHPUT
 from vmtoll.model.runtime import runtime_text
 from vmtoll.model.trial import METAL, Accelerator, Arm, MachineKind, Scenario
@@ -21,13 +21,12 @@ def amount_text(estimate: Estimate | None, unit: str = "", text: Callable[[float
     """A value with its interval: `401 ms (396 to 406)`; a dash without one. `text`: how to write a number."""
     if estimate is None:
         return DASH
-    value = text(estimate.value) + (f" {unit}" if unit else "")
-    return f"{value} ({text(estimate.ends[0])} to {text(estimate.ends[1])})" if estimate.ends else value
+    return spread(estimate.value, estimate.ends, text, f" {unit}".rstrip())
 
 
 def ratio_text(estimate: Estimate) -> str:
     """A ratio, compared ÷ baseline, with its interval: `1.55× (1.41 to 1.70)`."""
-    return f"{ratio(estimate.value)}×" + (f" ({' to '.join(map(ratio, estimate.ends))})" if estimate.ends else "")
+    return spread(estimate.value, estimate.ends, ratio, "×")
 
 
 # ---- what is measured, and where
@@ -82,12 +81,12 @@ METRIC_LABELS = {
 # What every page with a KVM figure says first, by what the KVM host runs on: (the point, the reason).
 KVM_HARDWARE = {
     Hardware.EMULATED: (
-        "KVM on emulated hardware: shows that the path works, not what KVM costs.",
+        "KVM on emulated hardware: the run shows that everything works, not what KVM costs.",
         "Software (TCG) emulates the CPU of the KVM host.",
     ),
     Hardware.NESTED: (
         "Nested KVM: its cost includes what the hypervisor below the KVM host adds.",
-        "The figures hold for nested guests, not for KVM on the hardware itself.",
+        "The numbers hold for nested guests, not for KVM on the hardware itself.",
     ),
     Hardware.UNKNOWN: (
         "KVM on unknown hardware: the run does not show what is below the KVM host.",

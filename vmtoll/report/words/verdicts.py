@@ -7,22 +7,18 @@ from dataclasses import dataclass
 from vmtoll.model.finding import Code
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.load import Load
-from vmtoll.model.message import number, percent, plural, ratio
+from vmtoll.model.message import message, number, percent, plural, ratio, several, spread
 from vmtoll.model.metric import THROUGHPUT, Metric, loop_of
 from vmtoll.model.note import (
     Attained,
-    ClientOnSameMachine,
     ClientTime,
-    ControlDiffers,
-    CrosscheckDisagrees,
     FailedRequests,
-    FewBlocks,
-    NoControl,
     Note,
     OwnRates,
 )
 from vmtoll.model.trial import METAL, Accelerator, Arm
 from vmtoll.model.verdict import (
+    COUNTED,
     DIFFERENT,
     NOT_APPLICABLE,
     Cause,
@@ -169,15 +165,15 @@ def undecided_text(judged: Judged, sides: Sides) -> str:
                 " boots" if judged.boots > 1 else " blocks"
             )
         case VerdictReason.LIMIT:
-            return f"{_limited_text(judged)}, not the server, set the figure in every block"
+            return f"{_limited_text(judged)}, not the server, set the value in every block"
         case VerdictReason.FINDINGS:
             size = _ratio(judged)
-            return f"{size} if nothing had disturbed; open because of {doubts_text(judged, sides)}"
+            return f"{size} without the findings, which leave it open: {doubts_text(judged, sides)}"
     detectable = judged.detectable
     parts = []
     if judged.noise_floor and judged.blocks_range and _least_factor(judged.blocks_range) >= _CLEAR:
         parts.append(
-            f"not shown beyond chance: the A/A control differed from itself by up to {ratio(1 + judged.noise_floor)}×"
+            f"no larger than noise: the A/A control differed from itself by up to {ratio(1 + judged.noise_floor)}×"
         )
     elif detectable is not None:
         size = percent(detectable) if detectable < 1 else f"{ratio(1 + detectable)}×"
@@ -187,7 +183,7 @@ def undecided_text(judged: Judged, sides: Sides) -> str:
     if judged.blocks_needed:
         more = judged.blocks_needed
         margin = judged.margin or MARGIN
-        parts.append(f"{plural(more, 'more block')} {'shows' if more == 1 else 'show'} {percent(margin)}")
+        parts.append(f"{plural(more, 'more block')} would show {percent(margin)}")
     return "; ".join(parts)
 
 
@@ -251,9 +247,9 @@ def estimate_text(judged: Judged) -> str:
 
 def percentile_text(level: PercentileLevel) -> str:
     """`1,234 µs (1,200 to 1,270), 4,000 requests or more`."""
-    ends = "" if level.low is None else f" ({number(level.low)} to {number(level.high)})"
+    ends = None if level.low is None or level.high is None else (level.low, level.high)
     within = ", interval within trials" if level.within else ""
-    return f"{number(level.value_us)} µs{ends}, {plural(level.requests, 'request')} or more{within}"
+    return f"{spread(level.value_us, ends, number, ' µs')}, {plural(level.requests, 'request')} or more{within}"
 
 
 def metric_text(metric: Metric, load: Load) -> str:
@@ -324,20 +320,12 @@ def explained_text(judged: Judged, sides: Sides, least: float = 0.0) -> str:
 
 
 def _doubt(doubt: Doubt, sides: Sides) -> str:
-    name = _CAUSES.get(doubt.cause, str(doubt.cause))
-    counts = [
-        f"{count} on {side}" if isinstance(doubt.cause, Cause) else f"on {side}"
-        for side, count in ((sides.baseline, doubt.baseline), (sides.compared, doubt.compared)) if count
-    ]  # fmt: skip
-    return f"{name} {' and '.join(counts)}".strip()
-
-
-_CAUSES: dict[Code | Cause, str] = {
-    Cause.LOST: "lost trials:",
-    Cause.SECOND_ATTEMPTS: "second attempts:",
-    Cause.UNEQUAL_REQUESTS: "unequal numbers of requests without their histograms:",
-    Cause.CONTROL: "an A/A control that differs from itself",
-}
+    cause = doubt.cause
+    named = [(n, side) for side, n in ((sides.baseline, doubt.baseline), (sides.compared, doubt.compared)) if n]
+    if not isinstance(cause, Cause):
+        return f"{cause} {' and '.join(f'on {side}' for _, side in named)}".strip()
+    name = several(cause.text) if cause in COUNTED else cause.text
+    return f"{name}: {' and '.join(f'{count} on {side}' for count, side in named)}" if named else name
 
 
 def because_text(judged: Judged, sides: Sides) -> str:
@@ -354,7 +342,7 @@ def _no_figure(judged: Judged, sides: Sides) -> str:
         + (f" ({', '.join(s.excluded_by)})" if s.excluded_by else "")
         for name, s in ((sides.baseline, judged.baseline), (sides.compared, judged.compared)) if not s.used
     ]  # fmt: skip
-    return " and ".join(texts) or "no block has a figure of both sides"
+    return " and ".join(texts) or "no block has a value on both sides"
 
 
 def _not_comparable(judged: Judged, sides: Sides) -> str:
@@ -365,7 +353,7 @@ def _not_comparable(judged: Judged, sides: Sides) -> str:
 def _not_measured(judged: Judged, sides: Sides) -> str:
     tool = judged.tool if isinstance(judged, Verdict) else None
     is_percentile = isinstance(judged, Verdict) and judged.metric.percentile
-    return f"{tool or 'the tool'} {'prints no percentiles' if is_percentile else 'has no such figure'}"
+    return f"{tool or 'the tool'} {'prints no percentiles' if is_percentile else 'does not report it'}"
 
 
 def _no_throughput(judged: Judged, sides: Sides) -> str:
@@ -403,30 +391,22 @@ def client_text(verdict: Verdict, sides: Sides) -> str:
 def note_text(note: Note, verdict: Verdict, sides: Sides) -> str:
     """One note of a verdict."""
     match note:
-        case ControlDiffers(size):
-            text = f"the A/A control surely differs from itself by {ratio(size)}×: the interval is wider by as much"
-        case NoControl():
-            text = "no A/A control"
-        case FewBlocks(blocks):
-            text = f"{plural(blocks, 'block')}: assumes that the machines' state changes in between"
-        case ClientOnSameMachine():
-            text = "the client ran on the same machine and used part of the server's CPUs"
         case ClientTime(baseline, compared):
             named = ((sides.baseline, baseline), (sides.compared, compared))
             own = " and ".join(f"{percent(part)} on {name}" for name, part in named if part is not None)
-            text = f"one user, client included: the client's own time is {own or 'an unknown part'} of a request's"
+            return f"one user, client included: the client's share of a request's time is {own or 'unknown'}"
         case FailedRequests():
             shares = ((sides.baseline, verdict.baseline_available), (sides.compared, verdict.compared_available))
-            text = f"failed requests: {' and '.join(_failed_share(s, name) for name, s in shares if s and s.share < 1)}"
+            failed = [_failed_share(share, name) for name, share in shares if share and share.share < 1]
+            return f"failed requests: {' and '.join(failed)}"
         case OwnRates(baseline, compared):
             rates = ((sides.baseline, baseline), (sides.compared, compared))
             texts = [f"{rate:,.0f}/s on {name}" for name, rate in rates if rate is not None]
-            text = f"each side at its own rate: {', '.join(texts)}"
+            return f"the sides ran at different rates: {', '.join(texts)}"
         case Attained():
-            text = _attained(note, sides)
-        case CrosscheckDisagrees(tool, low, high):
-            text = f"the cross-check by {tool} disagrees: {ratio(low)} to {ratio(high)}× of {sides.baseline}"
-    return text
+            return _attained(note, sides)
+        case _:
+            return message(note.sentence, vars(note) | {"baseline": sides.baseline})
 
 
 def _failed_share(available: Share, name: str) -> str:
