@@ -29,7 +29,7 @@ def size_text(contrast: Contrast, metric: Metric) -> str:
     if contrast.ratio is None:
         return "no value"
     ends = (contrast.low, contrast.high) if contrast.low and contrast.high else None
-    return spread(contrast.ratio, ends, ratio, f"× the {METRIC_LABELS[metric.name].label}")
+    return spread(contrast.ratio, ends, ratio, f"× the {METRIC_LABELS[metric.name].label.partition(' (')[0]}")
 
 
 def error_text(spent: float) -> str:
