@@ -256,7 +256,7 @@ def scaling_text(scaling: Scaling) -> str:
 
 
 def _law_percent(value: float, interval: Interval | None) -> str:
-    return spread(100 * value, interval and [100 * interval.low, 100 * interval.high], "{:.3g}".format, "%")
+    return spread(100 * value, [100 * interval.low, 100 * interval.high] if interval else None, "{:.3g}".format, "%")
 
 
 def facts(result: CapacityResult) -> Facts:
