@@ -1,4 +1,4 @@
-"""Result of a comparison: codes and numbers. vmtoll.report.words turns them into sentences."""
+"""Result of a comparison: codes with their words, and numbers. vmtoll.report.words makes sentences of them."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -77,7 +77,7 @@ def operation_lines(effect: OperationEffect) -> Iterator[str]:
 
 # ---- starts up to the first answer
 
-START_HEADINGS = ("starts", "first guest, s", "all, s", "network, s", "more, s")
+START_HEADINGS = ("starts", "first, s", "all, s", "network, s", "more, s")
 PART_NAMES = {
     "host": "host and firmware", "firmware": "firmware", "loader": "boot loader", "kernel": "kernel",
     "initrd": "initial RAM disk", "systemd": "systemd", "network": "network", "engine": "podman",
