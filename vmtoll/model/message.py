@@ -115,9 +115,9 @@ def duration(time_us: float, text: Callable[[float], str] = "{:.3g}".format) -> 
 
 
 def spread(value: float, ends: Sequence[float] | None, text: Callable[[float], str] = short, unit: str = "") -> str:
-    """A value with its interval: `401 ms (396 to 406)`; without one, or with ends that read alike, the value alone."""
-    shown, limits = f"{text(value)}{unit}", [text(end) for end in ends or ()]
-    return f"{shown} ({' to '.join(limits)})" if len(set(limits)) > 1 else shown
+    """A value with its interval: `401 ms (396 to 406)`; the value alone without one."""
+    shown = f"{text(value)}{unit}"
+    return f"{shown} ({' to '.join(map(text, ends))})" if ends else shown
 
 
 _SPECS: Mapping[str, Callable[[Any], str]] = {

@@ -383,5 +383,5 @@ def request_text(result: CapacityResult) -> str:
 
 def estimate_text(estimate: Estimate, number: Callable[[float], str] = "{:.3g}".format, unit: str = "") -> str:
     """`0.045 (0.044 to 0.046)`; the value alone where there is no interval."""
-    has_interval = estimate.low and math.isfinite(estimate.high)
-    return spread(estimate.mid, (estimate.low, estimate.high) if has_interval else None, number, unit)
+    is_known = estimate.low and math.isfinite(estimate.high) and number(estimate.low) != number(estimate.high)
+    return spread(estimate.mid, (estimate.low, estimate.high) if is_known else None, number, unit)

@@ -31,9 +31,9 @@ def test_a_code_has_words_or_reads_as_itself() -> None:
     assert (Kind.NOT_JUDGED.text, f"{Hardware.NESTED}") == ("not judged", "nested")
 
 
-def test_an_interval_is_left_out_where_it_says_nothing() -> None:
+def test_a_value_has_its_interval_behind_its_unit() -> None:
     assert spread(1.2, (1.1, 1.3), digits, "×") == "1.20× (1.10 to 1.30)"
-    assert spread(1.2, None, digits, "×") == spread(1.2, (1.2, 1.2), digits, "×") == "1.20×"
+    assert spread(1.2, None, digits, "×") == "1.20×"
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def point_text(point: Point) -> str:
     """The reason for a published figure's shape, our estimator, and all other differences from the source."""
     reasons = [reason_text(reason, point) for reason in point.reasons]
     published = point.published_ratio
-    parts = [f"published {published:.3g}; here {reasons.pop(0)}"] if published is not None and reasons else []
+    parts = [f"published {ratio(published)}×; here {reasons.pop(0)}"] if published is not None and reasons else []
     if point.shape is Shape.ALONE:
         parts.append("no other value to compare it with")
     if point.measured_level.value is not None:
