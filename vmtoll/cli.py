@@ -195,9 +195,9 @@ def _kept(error: BaseException | None) -> str:
     if folder is None:
         return ""
     if sys.argv[1:2] in (["campaign"], ["bisect"]):
-        return "; what was measured is kept, the same command goes on with it"
+        return "; the results so far are kept: run the same command again to continue"
     command = "" if sys.argv[1:2] in (["replay"], ["ab"]) else f"vmtoll run {folder.parent.name} "
-    return f"; what was measured is kept, go on with {command}--resume {folder}"
+    return f"; the results so far are kept: continue with {command}--resume {folder}"
 
 
 def _cause(error: OSError) -> str | None:

@@ -447,7 +447,7 @@ def judge_kvm(machine: str, answer: KvmAnswer, *, embedded: bool) -> Complaint:
     module = needs.module_text(answer)
     if answer["why"]:
         level: Level = "warn" if embedded else "fail"
-        lab_advice = "The lab's guests are emulated: compare their figures among themselves only."
+        lab_advice = "The lab's guests are emulated: compare their numbers only with each other."
         why = f"KVM does not work: {answer['why']}{module}"
         return Complaint(machine, level, why, lab_advice if embedded else answer["advice"])
     boot_text = f", and boots {answer['booted']}" if answer["booted"] else "; no kernel was booted"
@@ -561,7 +561,7 @@ def judge_releases(releases: Mapping[str, str]) -> Iterator[Complaint]:
         machines.setdefault(release, []).append(machine)
     if len(machines) > 1:
         observation = "; ".join(f"{release} on {', '.join(names)}" for release, names in machines.items())
-        advice = "Their packages differ with it. `vmtoll provision --suite` sets that of a guest that vmtoll makes."
+        advice = "Their packages differ too. `vmtoll provision --suite` sets the release of guests that vmtoll makes."
         yield fail("", observation, advice)
 
 
@@ -680,8 +680,8 @@ def judge_settings(host: Host, settings: SpeedSettings) -> Complaint:
     if settings["irqbalance"]:
         variable_settings.append("irqbalance runs")
     if not variable_settings:
-        clock_text = "" if settings["governors"] else "; its clock rate is not its own to govern"
-        return ok(host.name, f"no setting varies by itself{clock_text}")
+        clock_text = "" if settings["governors"] else "; it does not govern its clock rate"
+        return ok(host.name, f"no setting changes the clock rate between trials{clock_text}")
     advice = "Run `vmtoll tune`." if host.vars.tuning else "Set vmtoll_tuning (docs/real-hosts.md), then tune."
     return warn(host.name, ", ".join(variable_settings), advice)
 

@@ -27,7 +27,7 @@ from vmtoll.analysis.verdict import analyse
 from vmtoll.capacity.objective import Demand, Slo
 from vmtoll.capacity.planner import assess_capacity, default_slo
 from vmtoll.model.trial import is_shape_only
-from vmtoll.report.capacity import ASSUMPTIONS, facts, scaling_text, sentences, sharing_and_scaling_sentences, size_text
+from vmtoll.report.capacity import facts, scaling_text, sentences, sharing_and_scaling_sentences, size_text
 from vmtoll.report.notebook import charts, open_run, paragraphs, table, tables
 
 # %% tags=["parameters"]
@@ -102,4 +102,4 @@ table(pd.DataFrame(rows))
 # ## Assumed
 
 # %%
-paragraphs(ASSUMPTIONS[assumption] for assumption in found.assumptions)
+paragraphs(assumption.text for assumption in found.assumptions)

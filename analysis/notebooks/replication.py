@@ -28,7 +28,7 @@ import pandas as pd
 from vmtoll.analysis.claims import judge_claims
 from vmtoll.analysis.published import replication
 from vmtoll.report.notebook import open_run, table, tables
-from vmtoll.report.words import OUTCOMES, SHAPES, point_text, ratio_text, reasons_text
+from vmtoll.report.words import point_text, ratio_text, reasons_text
 
 # %% tags=["parameters"]
 RUN = "../../results/demo"  # a run's folder, or an experiment's: then its last run
@@ -46,7 +46,7 @@ table(
     pd.DataFrame(
         {
             "claim": claim.says,
-            "outcome": OUTCOMES[claim.outcome],
+            "outcome": claim.outcome.text,
             "published": claim.published_ratio,
             "ratio here": ratio_text(claim.ratio) if claim.ratio else "",
             "why": reasons_text(claim),
@@ -70,7 +70,7 @@ figures = pd.DataFrame(
         "here": f"{', '.join(point.servers)} on {', '.join(point.environments)}" if point.servers else "",
         "ours": point.measured_level.value,
         "ratio": point.ratio,
-        "shape": SHAPES[point.shape],
+        "shape": point.shape.text,
         "why": point_text(point),
     }
     for point in points

@@ -50,7 +50,7 @@ def test_a_step_is_measured_and_the_guest_is_as_before(lab: Path, tmp_path: Path
     }
     assert set(caches) == {"kvm-default", "with-cache"}
     assert all(caches.values())
-    assert done.stderr.count("kvm has booted") >= 6
+    assert done.stderr.count("kvm has rebooted") >= 6
     assert definition() == before
     assert answer["apply"][0].startswith("virt-xml ")
 

@@ -17,6 +17,7 @@ from scipy import stats
 from vmtoll.analysis.judge import Evidence, Family, control_differences
 from vmtoll.analysis.pairs import LOG_NATURAL, Bounds, SideBlock, bounds_of, mean_of_block
 from vmtoll.model.errors import UserError
+from vmtoll.model.message import WithText
 from vmtoll.model.metric import Metric
 from vmtoll.model.verdict import Cause, Doubt, Estimate, Judged, Kind, SideCounts, VerdictReason
 from vmtoll.recordings.rows import Better, Row, Value, name_of
@@ -41,16 +42,16 @@ class Answer(StrEnum):
     NOT_JUDGED = "not judged"
 
 
-class Blank(StrEnum):
+class Blank(WithText):
     """Why nothing is judged. UNPAIRED: no block has both sides, so that drift looks like a difference. ALL_FAILED: a
     side has no value that counts; the compared side is worse for it where the baseline has three.
     """
 
-    UNPAIRED = "unpaired"
-    ALL_FAILED = "all-failed"
-    ZERO = "zero"
-    NEGATIVE = "negative"
-    NOT_A_NUMBER = "not-a-number"
+    UNPAIRED = "unpaired", "no block has both sides, so drift looks like a difference"
+    ALL_FAILED = "all-failed", "every run of a side failed"
+    ZERO = "zero", "a zero has no ratio"
+    NEGATIVE = "negative", "a negative value has no ratio"
+    NOT_A_NUMBER = "not-a-number", "a value is not a finite number"
 
 
 @dataclass(frozen=True)

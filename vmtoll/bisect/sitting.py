@@ -210,7 +210,7 @@ class Sitter:
     def _skipped(self, sitting: Sitting, arm: str, why: str, folder: Path | None = None) -> SittingResult:
         candidate = sitting.arms[arm]
         if arm in (GOOD, BAD):
-            raise UserError(f"the {arm} anchor {candidate} {why}")
+            raise UserError(f"the known {arm} {candidate} {why}")
         return SittingResult(sitting=sitting, answer=SittingAnswer.SKIPPED, why=why, run=self._relative(folder))
 
     def _relative(self, folder: Path | None) -> str | None:

@@ -157,9 +157,7 @@ def _kernel_version(root: Path, package: str) -> str:
         return package.removeprefix("linux-image-")
     depends = run(["dpkg-query", f"--admindir={root}/var/lib/dpkg", "-W", "-f", "${Depends}", package])
     if (found := re.search(r"linux-image-(\S+)", depends)) is None:
-        raise UserError(
-            f"{package}: is no package of a kernel (it depends on {depends or 'nothing'}); correct `kernel`"
-        )
+        raise UserError(f"{package}: is not a kernel package (it depends on {depends or 'nothing'}); correct `kernel`")
     return found[1]
 
 

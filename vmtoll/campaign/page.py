@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from vmtoll.campaign.dataset import Latency, Subject
 from vmtoll.campaign.effects import BedEffect, Effect, Figures
+from vmtoll.model.message import spread
 from vmtoll.model.metric import TAIL, THROUGHPUT
 from vmtoll.model.trial import METAL, Accelerator
 from vmtoll.model.verdict import Estimate, Kind, VerdictReason
@@ -203,7 +204,7 @@ def _totals(figures: Figures) -> list[dict[str, Any]]:
 def _on_testbed(effect: Effect, bed: BedEffect) -> str:
     """The estimate of a test bed with the level of its interval; without an estimate, the reason."""
     if bed.estimate is None:
-        return "no figure" if bed.because is None else bed.because.value.replace("-", " ")
+        return "no value" if bed.because is None else bed.because.value.replace("-", " ")
     level = "" if bed.confidence is None else f" at {100 * bed.confidence:.4g}%"
     verdict = replace(effect.verdict, estimate=bed.estimate, by_every_block=False)
     return estimate_text(verdict) + level
@@ -216,7 +217,7 @@ def _prediction(effect: Effect) -> str:
 
 
 def _ratio(estimate: Estimate) -> str:
-    return f"{estimate.value:.3f}× ({estimate.low:.3f}× to {estimate.high:.3f}×)"
+    return spread(estimate.value, estimate.ends, "{:.3f}".format, "×")
 
 
 def _spread(effect: Effect) -> str:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
 from vmtoll.capacity import notes as about
 from vmtoll.capacity.estimate import ByEnd, End
@@ -12,22 +11,23 @@ from vmtoll.capacity.objective import Slo, SloPart
 from vmtoll.capacity.rate_sweep import RateStep, UnitCapacity, requests_to_show
 from vmtoll.capacity.resources import ErlangBound, MachineUsage
 from vmtoll.model.finding import Code
+from vmtoll.model.message import WithText
 from vmtoll.model.trial import ClientPlace
 from vmtoll.model.workload import SearchWorkload
 from vmtoll.statistics.thresholds import BUSY, MIN_EQUIVALENT_BLOCKS
 
 
-class Limit(StrEnum):
+class Limit(WithText):
     """Limit that keeps one machine from carrying more. NOTHING: the highest measured rate meets the objective."""
 
-    NOTHING = "nothing"
-    CLIENT = "client"
+    NOTHING = "nothing", "nothing yet: the highest rate that was measured meets the objective"
+    CLIENT = "client", "the client ({codes})"
     LINK = "link"
-    CPU = "cpu"
+    CPU = "cpu", "CPU"
     MEMORY = "memory"
-    OBJECTIVE = "objective"
-    TOO_FEW_REQUESTS = "too-few-requests"
-    TOO_FEW_BLOCKS = "too-few-blocks"
+    OBJECTIVE = "objective", "SLO ({missed})"
+    TOO_FEW_REQUESTS = "too-few-requests", "too few requests to be sure of the {missed}"
+    TOO_FEW_BLOCKS = "too-few-blocks", "too few blocks to be sure of the {missed}"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ host; how throughput scales.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
 from vmtoll.analysis.run import Run
 from vmtoll.capacity import resources
@@ -17,17 +16,33 @@ from vmtoll.capacity.objective import Demand, Slo
 from vmtoll.capacity.rate_sweep import RateSweep, UnitCapacity, rate_sweeps, unit_capacity, unseen_share
 from vmtoll.capacity.scaling import Scaling, scalings
 from vmtoll.model.hardware import Hardware
+from vmtoll.model.message import WithText
 from vmtoll.model.trial import Accelerator, ClientPlace, MachineKind, is_shape_only
 from vmtoll.model.workload import Arrivals, OpenWorkload
 
 
-class Assumption(StrEnum):
-    """Assumption of a plan; ENDS explains its three figures."""
+class Assumption(WithText):
+    """Assumption of a plan; ENDS explains its three values."""
 
-    EVEN_LOAD = "even-load"
-    EVEN_ARRIVALS = "even-arrivals"
-    GUEST_ALONE = "guest-alone"
-    ENDS = "ends"
+    EVEN_LOAD = (
+        "even-load",
+        "the load is spread evenly over all machines, and each is like the one that was measured, with the same mix of"
+        " requests",
+    )
+    EVEN_ARRIVALS = (
+        "even-arrivals",
+        "requests come at even intervals, as the load tools send them (a machine carries fewer random arrivals,"
+        " because their queue is longer; the factor is that of a queue for its CPUs alone)",
+    )
+    GUEST_ALONE = (
+        "guest-alone",
+        "each guest was measured alone on its host: what guests on one host take from each other is not included",
+    )
+    ENDS = (
+        "ends",
+        "low, mid and high: by the unfavourable end of the 95% interval over blocks, by the estimate, by the"
+        " favourable end; the recommendation uses low",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

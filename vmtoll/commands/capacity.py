@@ -96,7 +96,7 @@ def _print_hosts(folder: Path, guests: int, spare: int, *, as_json: bool) -> Non
     run = load_run(folder)
     if section(run) is None:
         raise UserError(
-            f"{folder}: --guests: the run has no guests with loads of their own; measure one with vmtoll run density, "
+            f"{folder}: --guests: in this run no guests had separate loads; measure one with vmtoll run density, "
             "or give --rate and --p99-ms"
         )
     if as_json:

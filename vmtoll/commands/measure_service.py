@@ -163,7 +163,7 @@ def measure_service(
     first = next(iter(arms), "")
     change = {"changes": {"after": {"of": first, "apply": apply, "revert": revert}}} if apply else {}
     keys = {
-        "question": f"how does {name} answer{' on each arm' if len(arms) > 1 or apply else ''}?",
+        "question": f"how does {name} answer{' in each environment' if len(arms) > 1 or apply else ''}?",
         "environments": [*arms, *change.get("changes", {})],
         "baseline": first,
         "service": service,

@@ -35,8 +35,8 @@ def finish(folder: Path, *, as_json: bool) -> None:
         print("\n".join(["", *map(_line, figures)] if figures else []))
     if changed := changed_pages(run):
         say(
-            f"{', '.join(changed)}: not the answer that it gave at the start; if the page changes by itself, name it: "
-            f"{' '.join(f'--dynamic {path!r}' for path in changed)} (`dynamic:`)"
+            f"{', '.join(changed)}: not the answer that it gave at the start; if the page changes between requests, "
+            f"name it: {' '.join(f'--dynamic {path!r}' for path in changed)} (`dynamic:`)"
         )
     if not any(trial.validity is not Validity.INVALID for trial in run.trials):
         invalid = ({f.code.value for f in t.findings if f.severity is Validity.INVALID} for t in run.trials)

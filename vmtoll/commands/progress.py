@@ -14,27 +14,21 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from vmtoll.model.event import (
-    Absence,
     BlockEnded,
     ComparingMachines,
     Connecting,
     Event,
     LookEnded,
     MachineStep,
-    MarginHidden,
-    NotMeasured,
-    NotPaused,
-    NotReverted,
     Phase,
     RunEnded,
     ServiceCompared,
-    StartFailed,
-    Starting,
     TrialEnded,
     TrialStep,
 )
 from vmtoll.model.finding import Code, Finding, Role, Validity
 from vmtoll.model.load import Load, LoadKind
+from vmtoll.model.message import message, plural
 from vmtoll.model.metric import TAIL, THROUGHPUT
 from vmtoll.model.trial import Scenario, TrialRecord
 from vmtoll.model.until import Look, LookComparison, Stop
@@ -46,13 +40,6 @@ def time_left(seconds: float | None) -> str:
     if seconds is None:
         return ""
     return f"{seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"
-
-
-# Event → its stage, and what vmtoll does in it.
-_STAGES: dict[type[Event], tuple[str, str]] = {
-    Connecting: ("connect", "reaching the machines"),
-    ComparingMachines: ("facts", "comparing the machines"),
-}
 
 
 # Phase that begins a trial which is compared with nothing → how its line in a log begins.
@@ -77,54 +64,21 @@ def lines_of(event: Event) -> list[str]:
     return [_line_of(event)]
 
 
-def _line_of(
-    event: NotMeasured
-    | MarginHidden
-    | NotPaused
-    | NotReverted
-    | Connecting
-    | ComparingMachines
-    | ServiceCompared
-    | MachineStep
-    | Starting
-    | StartFailed
-    | BlockEnded
-    | LookEnded,
-) -> str:
+def _line_of(event: Event) -> str:
     """The log line of an event that always has one."""
     match event:
-        case NotMeasured(name, why):
-            line = f"skipped: {name}: {why}"
-        case NotReverted(machine, why):
-            line = f"machine: {machine}: {why}"
-        case MarginHidden() | NotPaused():
-            line = f"note: {_note(event)}"
-        case Connecting() | ComparingMachines():
-            line = f"{': '.join(_STAGES[type(event)])}, {time_left(event.total_s)}"
         case ServiceCompared():
-            line = f"service: {_compared(event)}"
+            return f"service: {_compared(event)}"
         case MachineStep():
-            line = f"machine: {_absence(event)}"
-        case Starting(way, environment, at_once, block):
-            line = f"start: {way} of {at_once} {environment}, block {block}"
-        case StartFailed(way, environment, why):
-            line = f"start: {way} of {environment} failed: {why}"
+            return f"machine: {message(event.absence.text, vars(event))}"
         case BlockEnded(block, blocks, validity, left_s):
             left = f", {time_left(left_s)}" if block < blocks else ""
-            line = f"block {block} of {blocks}: {_counts(validity)}{left}"
+            return f"block {block} of {blocks}: {_counts(validity)}{left}"
         case LookEnded(look, next_blocks, stopped):
-            line = f"look: {_look(look, next_blocks, stopped)}"
-    return line
-
-
-def _note(event: MarginHidden | NotPaused) -> str:
-    """A note for readers of the results."""
-    if isinstance(event, NotPaused):
-        return f"{event.machine} idles during the trials and cannot be paused: {event.why}"
-    return (
-        f"in loads of {event.duration_s:g} s others may take {event.hidden_pct:.1f}% of a CPU without a finding, more "
-        f"than the margin of {event.margin_pct:g}%; raise duration_s or margin_pct"
-    )
+            return f"look: {_look(look, next_blocks, stopped)}"
+        case TrialStep() | TrialEnded() | RunEnded():
+            raise AssertionError(event)
+    return message(event.line, vars(event) | {"left": time_left(getattr(event, "total_s", None))})
 
 
 MOST_URLS = 5  # named in a line
@@ -138,11 +92,11 @@ def _some(names: Sequence[str]) -> str:
 
 def _compared(event: ServiceCompared) -> str:
     """`12 URLs answer alike on before, after; dynamic, so only their status counts: /now (found by asking twice)`."""
-    text = f"{event.urls} URL{'s' * (event.urls != 1)} answered, with the same status, length and hash"
+    text = f"{plural(event.urls, 'URL')} answered, with the same status, length and hash"
     text += f" on {', '.join(event.arms)}" if len(event.arms) > 1 else " twice"
     kinds = ((event.found, "asked twice, the bodies differed"), (event.declared, "declared"))
     named = [f"{_some(paths)} ({why})" for paths, why in kinds if paths]
-    return f"{text}; dynamic, so that only the status counts: {'; '.join(named)}" if named else text
+    return f"{text}; dynamic, so only the status counts: {'; '.join(named)}" if named else text
 
 
 def _counts(validity: Mapping[Validity, int]) -> str:
@@ -156,7 +110,7 @@ LONGEST_TEXT = 200  # characters of a finding in the summary: a program's messag
 
 def summary(records: Sequence[TrialRecord]) -> Iterator[str]:
     """Yield the number of trials by validity, then a line for each finding code, the most frequent first."""
-    trials = f"{len(records)} trial{'s' * (len(records) != 1)}"
+    trials = plural(len(records), "trial")
     durations = [(record.loaded_s, record.fixed_cost_s) for record in records if record.loaded_s is not None]
     loaded_s, fixed_s = (sum(seconds) for seconds in zip(*durations, strict=True)) if durations else (0.0, 0.0)
     under_load = f"; {loaded_s / (loaded_s + fixed_s):.0%} of their time under load" if loaded_s else ""
@@ -180,11 +134,9 @@ def _environments(records: Sequence[TrialRecord]) -> str:
 
 def _worst(code: Code, records: Sequence[TrialRecord]) -> str:
     """`on kvm-default: metal: background processes used 2.6% CPU (limit 1%)`: the finding farthest from its limit."""
-    from vmtoll.report.words import finding_text  # noqa: PLC0415 (loads pandas; the measuring is over)
-
     candidates = [(record, finding) for record in records for finding in record.findings if finding.code is code]
     record, finding = max(candidates, key=lambda pair: _distance(pair[1]))
-    text = " ".join(finding_text(finding).split())
+    text = " ".join(finding.text.split())
     return f"on {record.arm.environment}: {text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + '…'}"
 
 
@@ -196,11 +148,6 @@ def _distance(finding: Finding) -> float:
 MOST_OPEN = 5  # comparisons named in a line
 MOST_RATIOS = 3
 FEWEST_REQUESTS = 1000  # for a p99 to be shown
-_STOPPED = {
-    Stop.DECIDED: "more blocks would decide no other one",
-    Stop.NARROW: "all others are decided or known well enough",
-    Stop.TIME: "the time is over",
-}
 
 
 def _look(look: Look, next_blocks: int | None, stopped: Stop | None) -> str:
@@ -213,7 +160,7 @@ def _look(look: Look, next_blocks: int | None, stopped: Stop | None) -> str:
     more = f"; {len(open_texts) - MOST_OPEN} more" if len(open_texts) > MOST_OPEN else ""
     named = f" ({'; '.join(open_texts[:MOST_OPEN])}{more})" if open_texts else ""
     text = f"after {look.blocks} blocks {len(open_texts)} of {look.comparisons} comparisons are open{named}"
-    return f"{text}; {_STOPPED[stopped]}" if stopped else f"{text}; next look after {next_blocks} blocks"
+    return f"{text}; {message(stopped.text, {})}" if stopped else f"{text}; next look after {next_blocks} blocks"
 
 
 def _comparison_text(comparison: LookComparison) -> str:
@@ -226,32 +173,9 @@ def _comparison_text(comparison: LookComparison) -> str:
     return f"{comparison.metric} of {scenario_text}, on {comparison.arms[-1]}{width}"
 
 
-def _absence(event: MachineStep) -> str:
-    """`guest is back`."""
-    waiting = f"waiting up to {event.limit_s or 0:g} s for it"
-    texts = {
-        Absence.LOST: f"{event.machine} is gone ({event.why}); bringing it back, or {waiting}",
-        Absence.BACK: f"{event.machine} is back",
-        Absence.REBOOTING: f"{event.machine} boots again",
-        Absence.REBOOTED: f"{event.machine} has booted",
-    }
-    return texts[event.absence]
-
-
 def _step(event: TrialStep) -> str:
     """The current step of a trial: `nginx on kvm-default: siege measures`."""
-    texts = {
-        Phase.ALTERING: "changing the machine",
-        Phase.STARTING: "starting",
-        Phase.CAPACITY: f"measuring the capacity with {event.tool}",
-        Phase.PREPARING: f"{event.tool} warms up",
-        Phase.NEIGHBOUR: f"{event.tool} sends {event.rate_rps or 0:.0f} requests per second to the neighbour",
-        Phase.MEASURING: f"{event.tool} measures",
-        Phase.DELIVERING: "delivering the accepted messages",
-        Phase.COUNTING: "counting the messages",
-        Phase.EXPLAINING: "tracing its exits",
-    }
-    return f"{event.spec.scenario.server} on {event.spec.arm}: {texts[event.phase]}"
+    return f"{event.spec.scenario.server} on {event.spec.arm}: {message(event.phase.text, vars(event))}"
 
 
 def _failure(record: TrialRecord, *, again: bool) -> str:
@@ -338,12 +262,8 @@ class Display:
         )
         self._bar = Bar(*columns, auto_refresh=False)
         self._task = self._bar.add_task("connect", total=None, left="")
-        self._step_text, self._look_text, self._counts_text, self._ratios_text = (
-            "",
-            "",
-            "",
-            "",
-        )  # set here: another thread draws them
+        # Set here: another thread draws them.
+        self._step_text = self._look_text = self._counts_text = self._ratios_text = ""
         self._validity: dict[tuple[int, int], Validity] = {}
         self._ratios = Ratios("")
         # A refresh a second: the display shares the machine with the load generator.
@@ -353,12 +273,13 @@ class Display:
         """Process an event; the next refresh shows it."""
         match event:
             case Connecting() | ComparingMachines():
-                stage, self._step_text = _STAGES[type(event)]
+                stage, _, text = event.line.partition(": ")
+                self._step_text = text.removesuffix(", {left}")
                 self._bar.update(self._task, description=stage, total=event.trials, left=time_left(event.total_s))
                 if isinstance(event, Connecting):
                     self._ratios = Ratios(event.baseline)
             case MachineStep():
-                self._step_text = _absence(event)
+                self._step_text = message(event.absence.text, vars(event))
             case TrialStep():
                 self._step_text, done = _step(event), event.number - 1
                 block = f"block {event.spec.block} of {event.blocks}"

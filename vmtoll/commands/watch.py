@@ -144,7 +144,7 @@ def _answer(
 
     found = histories(runs, metrics)
     if not found:
-        raise UserError(f"{runs[-1].path}: its experiment has none of these figures; give another --metric")
+        raise UserError(f"{runs[-1].path}: its experiment has none of these metrics; give another --metric")
     code = exit_of(found, least)
     write_history(found, experiment, least, page, emulated=runs[-1].emulated)
     if junit:
@@ -178,9 +178,9 @@ def _show(histories: "Sequence[FigureHistory]", least: float, page: Path, code: 
 
 
 _EXIT_TEXTS = {
-    Exit.NOT_WORSE: "no figure is worse than before its last change of level",
+    Exit.NOT_WORSE: "no metric is worse than before its last change of level",
     Exit.WORSE: "worse",
-    Exit.UNDECIDED: "too few nights, or no figure in the newest",
+    Exit.UNDECIDED: "too few nights, or no value in the newest",
 }
 
 
@@ -225,7 +225,7 @@ def openmetrics_text(experiment: str, histories: "Sequence[FigureHistory]", leas
     gauges = {
         name: Gauge(f"vmtoll_watch_{name}", text, labels, registry=registry)
         for name, text in (
-            ("figure", "The newest night's figure, in its unit; NaN if it has none."),
+            ("figure", "The newest night's value, in its unit; NaN if it has none."),
             ("change_ratio", "The present level divided by the one before; 1 without a change."),
             ("worse", "1 if the present level is worse than the one before, else 0."),
             ("nights", "Nights in the history."),

@@ -97,7 +97,7 @@ def _lines(summary: "Summary") -> Iterator[str]:
         summary["connections"],
         summary["body_bytes"],
     )
-    yield f"lines:        {summary['lines']:,}, of which {malformed['lines']:,} malformed{_first_malformed(summary)}"
+    yield f"lines:        {summary['lines']:,}, {malformed['lines']:,} of them malformed{_first_malformed(summary)}"
     if malformed["share"] > MALFORMED_WARNING:
         shapes = ", ".join(f"{line['shape']!r}" for line in malformed["first"])
         yield (

@@ -34,8 +34,8 @@ def disk_copies(guest: LibvirtGuest, target: Line) -> list[DiskCopy]:
     for disk in disks:
         if disk.get("type") != "file" or disk.find("shareable") is not None:
             raise AgentError(
-                f"{guest.name}: its disk {target_name(disk)} is no file of its own; vmtoll moves guests whose disks "
-                "are, and copies them"
+                f"{guest.name}: its disk {target_name(disk)} is not a file that it alone uses; vmtoll moves only "
+                "guests whose disks are such files, and copies them"
             )
     _refuse_missing_files(guest, target, domain, [_file(disk) for disk in disks])
     _refuse_missing_networks(guest, target, domain)

@@ -48,7 +48,7 @@ def _refuse_disks(operation: Operation, guest: Guest) -> None:
     for disk in written_disks(parsed(guest.definition())):
         its_disk = f"{guest.name}: its disk {target_name(disk)}"
         if disk.get("type") != "file":
-            raise AgentError(f"{its_disk} is no file, which `{operation.do}` needs; use `do: command`")
+            raise AgentError(f"{its_disk} is not a file, which `{operation.do}` needs; use `do: command`")
         driver = disk.find("driver")
         kind = driver.get("type", "raw") if driver is not None else "raw"
         if operation.do == "snapshot" and kind != "qcow2":

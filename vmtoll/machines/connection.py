@@ -295,7 +295,7 @@ def diagnose_ssh(host: Host, printed: str) -> tuple[str, str]:
         "port": host.ansible.port or 22,
         "user": user or "this user",
         "login": f"{user}@{address}" if user else address,
-        "key": host.ansible.ssh_private_key_file or "the one that ssh takes by itself",
+        "key": host.ansible.ssh_private_key_file or "the one that ssh chooses",
         "last": lines[-1] if lines else "no word from ssh",
     }
     diagnoses = (

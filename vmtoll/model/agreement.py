@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from vmtoll.model.message import WithText
 from vmtoll.model.trial import Accelerator, Arm, Scenario
 from vmtoll.model.verdict import Ratio, Verdict
 
 
-class Status(StrEnum):
+class Status(WithText):
     """Agreement of a second run's result with the first. INCONCLUSIVE: the change is too imprecise; more blocks may
     help. IDENTICAL: both are copies of one run, which reproduces nothing.
     """
@@ -23,22 +23,31 @@ class Status(StrEnum):
     NOT_COMPARABLE = "not-comparable"
 
 
-class AgreementReason(StrEnum):
+class AgreementReason(WithText):
     """Reason for a result's status."""
 
-    SAME = "same"  # the change of the size lies within the tolerance
-    BOUND_HOLDS = "bound-holds"  # the first run gave a bound, and the second run's size respects it
+    SAME = "same", "the sizes agree"
+    BOUND_HOLDS = (
+        "bound-holds",
+        "the size keeps the published bound",
+    )  # the first run gave a bound, and the second run's size respects it
     SIZE_CHANGED = "size-changed"
-    BOUND_BROKEN = "bound-broken"  # the first run gave a bound, and the second run's size lies on the wrong side of it
-    CLAIM_CHANGED = "claim-changed"  # faster in one run, slower in the other
+    BOUND_BROKEN = (
+        "bound-broken",
+        "the size contradicts the bound",
+    )  # the first run gave a bound, and the second run's size lies on the wrong side of it
+    CLAIM_CHANGED = "claim-changed", "the direction changed"
     IMPRECISE = "imprecise"  # the interval of the change reaches across the tolerance
-    NO_INTERVAL = "no-interval"  # one of the runs has a single block
-    CLAIMS_NOTHING = "claims-nothing"  # the first run's verdict is undecided or not judged
-    NO_RESULT = "no-result"  # the second run judged nothing
-    FACTS_DIFFER = "facts-differ"
-    ONLY_IN_THE_FIRST = "only-in-the-first"
-    ONLY_IN_THE_SECOND = "only-in-the-second"
-    NO_FIGURE = "no-figure"  # the first run has no figure to reproduce
+    NO_INTERVAL = "no-interval", "a run of a single block has no interval"
+    CLAIMS_NOTHING = (
+        "claims-nothing",
+        "the first run has no result to reproduce",
+    )  # the first run's verdict is undecided or not judged
+    NO_RESULT = "no-result", "the second run has no result"
+    FACTS_DIFFER = "facts-differ", "facts differ"
+    ONLY_IN_THE_FIRST = "only-in-the-first", "only in the first run"
+    ONLY_IN_THE_SECOND = "only-in-the-second", "only in the second run"
+    NO_FIGURE = "no-figure", "the first run has no value to reproduce"
     METRICS = "metrics"  # the scenario's metrics decide; each has its own reason
 
 

@@ -6,18 +6,19 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 from vmtoll.model.document import Document
+from vmtoll.model.message import WithText
 from vmtoll.model.verdict import Kind
 
 GOOD, BAD, CANDIDATE = "good", "bad", "candidate"  # the arms of a sitting
 BEFORE, AFTER = "before", "after"  # the two candidates that a confirmation compares
 
 
-class SittingAnswer(StrEnum):
+class SittingAnswer(WithText):
     """What a sitting found about its candidate. BETWEEN: worse than the good anchor and better than the bad one."""
 
-    GOOD = "good"  # better than the bad anchor
-    BAD = "bad"  # worse than the good anchor
-    BETWEEN = "between"
+    GOOD = "good", "good: better than the known bad"  # better than the bad anchor
+    BAD = "bad", "bad: worse than the known good"  # worse than the good anchor
+    BETWEEN = "between", "between: worse than the known good, better than the known bad"
     UNDECIDED = "undecided"
     SKIPPED = "skipped"  # it cannot be built or started
 

@@ -72,9 +72,11 @@ class Change(Document):
             return given
         for key, value in given.items():
             if not is_sysctl(str(key)):
-                raise ValueError(f"{key!r} is no kernel parameter; give its whole name, as net.core.somaxconn")
+                raise ValueError(
+                    f"{key!r} is not a kernel parameter; give its full name, for example net.core.somaxconn"
+                )
             if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
-                raise ValueError(f"{key}: {value!r} is no value of a kernel parameter; give a number or a text")
+                raise ValueError(f"{key}: {value!r} is not a value of a kernel parameter; give a number or a text")
         return {str(key): str(value) for key, value in given.items()}
 
     @model_validator(mode="after")

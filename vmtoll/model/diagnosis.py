@@ -1,36 +1,59 @@
-"""Tuning steps that an existing guest lacks: codes and values; the sentences are in vmtoll/report/words."""
+"""Tuning steps that an existing guest lacks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
+from vmtoll.model.message import WithText
 from vmtoll.model.metric import Metric
 from vmtoll.model.trial import Scenario
 from vmtoll.model.verdict import TuningStep
 
 
-class Tuning(StrEnum):
-    """Tuning steps, in the order in which to take them. A guest with a limit lacks the step of that name."""
+class Tuning(WithText):
+    """Tuning steps, in the order in which to take them, with what a guest has that took one, and what one has without
+    it. A guest with a limit lacks the step of that name.
+    """
 
-    KVM = "kvm"
-    CPU_LIMIT = "cpu-limit"
-    MEMORY_LIMIT = "memory-limit"
-    DISK_LIMIT = "disk-limit"
-    NETWORK_LIMIT = "network-limit"
-    CPU_MODEL = "cpu-model"
-    TIMERS = "timers"
-    NETWORK = "network"
-    CARD = "card"
-    DISK_BUS = "disk-bus"
-    CACHE = "cache"
-    VHOST = "vhost"
-    IOMMU = "iommu"
-    NOTIFICATIONS = "notifications"
-    OFFLOADS = "offloads"
-    MULTIQUEUE = "multiqueue"
-    PINNING = "pinning"
-    HUGE_PAGES = "huge-pages"
-    HALT_POLLING = "halt-polling"
+    lacking: str
+
+    def __new__(cls, code: str, text: str, lacking: str) -> Self:
+        member = str.__new__(cls, code)
+        member._value_, member.text, member.lacking = code, text, lacking
+        return member
+
+    KVM = "kvm", "hardware virtualization", "runs on emulation (domain type {current})"
+    CPU_LIMIT = "cpu-limit", "no limit of CPU time", "CPU time is limited: {current}"
+    MEMORY_LIMIT = "memory-limit", "no limit of memory", "memory is limited: {current}"
+    DISK_LIMIT = "disk-limit", "no limit of the disk", "the disk is limited: {current}"
+    NETWORK_LIMIT = "network-limit", "no limit of the network", "the network is limited: {current}"
+    CPU_MODEL = "cpu-model", "the host's CPU model", "CPU model {current}"
+    TIMERS = "timers", "KVM's clock and no HPET", "timers: {current}"
+    NETWORK = (
+        "network",
+        "a network backend in the host's kernel",
+        "user-mode network: QEMU's own TCP stack carries the packets",
+    )
+    CARD = "card", "a virtio network card", "emulated network card {current}"
+    DISK_BUS = "disk-bus", "a virtio disk", "emulated disk bus {current}"
+    CACHE = "cache", "disk cache mode none", "disk cache mode {current}"
+    VHOST = "vhost", "vhost", "no vhost: QEMU's process carries the packets"
+    IOMMU = (
+        "iommu",
+        "no virtual IOMMU before the device",
+        "a virtual IOMMU translates each access to the guest's memory ({current})",
+    )
+    NOTIFICATIONS = "notifications", "notifications by the kernel", "slow notifications: {current}"
+    OFFLOADS = "offloads", "offloads", "offloads are off: {current}"
+    MULTIQUEUE = (
+        "multiqueue",
+        "one network queue for each virtual CPU",
+        "{current} network queue(s), fewer than virtual CPUs",
+    )
+    PINNING = "pinning", "pinned virtual CPUs", "unpinned: {current} virtual CPUs have a dedicated CPU"
+    HUGE_PAGES = "huge-pages", "huge pages", "small pages"
+    HALT_POLLING = "halt-polling", "halt polling in the guest", "no halt polling: idle virtual CPUs halt"
 
 
 LIMITS = frozenset({Tuning.CPU_LIMIT, Tuning.MEMORY_LIMIT, Tuning.DISK_LIMIT, Tuning.NETWORK_LIMIT})

@@ -18,7 +18,7 @@ def plain_message(mistake: ErrorDetails) -> str:
         case {"type": "missing"}:
             return "is missing"
         case {"type": "dict_type" | "model_type" | "model_attributes_type" | "dataclass_type"}:
-            return "must have keys of its own"
+            return "must be a mapping"
         case {"type": "too_short", "ctx": {"min_length": least, "actual_length": count}}:
             return f"must have at least {_items(least)}, and has {count}"
         case {"type": "too_long", "ctx": {"max_length": most, "actual_length": count}}:

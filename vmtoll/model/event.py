@@ -1,43 +1,45 @@
-"""Progress of a run as typed events; vmtoll.commands.progress turns them into text."""
+"""Progress of a run as typed events, each with the line that vmtoll.commands.progress writes of it, if it is one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
+from typing import ClassVar
 
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.first_answer import Way
+from vmtoll.model.message import WithText
 from vmtoll.model.trial import TrialRecord, TrialSpec
 from vmtoll.model.until import Look, Stop
 
 
-class Phase(StrEnum):
-    """Phase of a trial."""
+class Phase(WithText):
+    """Phase of a trial, and what vmtoll does in it."""
 
-    ALTERING = "altering"  # the arm's change is put in place
-    STARTING = "starting"  # the server is started
-    CAPACITY = "capacity"  # the closed loop that a share is taken of
-    PREPARING = "preparing"  # a tool warms the server up
-    NEIGHBOUR = "neighbour"  # the neighbour's load begins
-    MEASURING = "measuring"  # a load that counts begins
-    DELIVERING = "delivering"  # a mail server empties its queue
-    COUNTING = "counting"  # messages are counted in the mailboxes
-    EXPLAINING = "explaining"  # a trial begins in which the KVM host traces exits
+    ALTERING = "altering", "changing the machine"
+    STARTING = "starting", "starting the server"
+    CAPACITY = "capacity", "measuring the capacity with {tool}"  # the closed loop that a share is taken of
+    PREPARING = "preparing", "{tool} warms the server up"
+    NEIGHBOUR = "neighbour", "{tool} sends {rate_rps:.0f} requests per second to the neighbour"
+    MEASURING = "measuring", "{tool} measures"
+    DELIVERING = "delivering", "delivering the accepted messages"  # a mail server empties its queue
+    COUNTING = "counting", "counting the messages in the mailboxes"
+    EXPLAINING = "explaining", "tracing its exits"
 
 
-class Absence(StrEnum):
-    """Reason for a machine's absence, or its return."""
+class Absence(WithText):
+    """A machine's absence, or its return."""
 
-    LOST = "lost"  # vmtoll brings it back, or waits for it
-    BACK = "back"
-    REBOOTING = "rebooting"  # between two groups of blocks
-    REBOOTED = "rebooted"
+    LOST = "lost", "{machine} is gone ({why}); bringing it back, or waiting up to {limit_s:g} s for it"
+    BACK = "back", "{machine} is back"
+    REBOOTING = "rebooting", "{machine} is rebooting"  # between two groups of blocks
+    REBOOTED = "rebooted", "{machine} has rebooted"
 
 
 @dataclass(frozen=True)
 class NotMeasured:
     """A server, one of its workloads, or an environment that is not measured, and why."""
 
+    line: ClassVar[str] = "skipped: {name}: {why}"
     name: str
     why: str
 
@@ -48,6 +50,10 @@ class MarginHidden:
     take `hidden_pct` of a CPU from a machine under test without a finding in loads of `duration_s`.
     """
 
+    line: ClassVar[str] = (
+        "note: with loads of {duration_s:g} s, background work of up to {hidden_pct:.1f}% of a CPU goes unnoticed, "
+        "more than the margin of {margin_pct:g}%; raise duration_s or margin_pct"
+    )
     hidden_pct: float
     margin_pct: float
     duration_s: float
@@ -57,6 +63,7 @@ class MarginHidden:
 class NotPaused:
     """An idle guest on the measured machine cannot be paused, and why; the run goes on with the guest running."""
 
+    line: ClassVar[str] = "note: {machine} idles during the trials and cannot be paused: {why}"
     machine: str
     why: str
 
@@ -65,6 +72,7 @@ class NotPaused:
 class NotReverted:
     """A change stays in place on a machine at the end of a run: why, and what to do."""
 
+    line: ClassVar[str] = "machine: {machine}: {why}"
     machine: str
     why: str
 
@@ -73,6 +81,7 @@ class NotReverted:
 class Connecting:
     """vmtoll connects to the machines."""
 
+    line: ClassVar[str] = "connect: reaching the machines, {left}"
     trials: int  # how many are planned
     total_s: float  # how long they should take
     baseline: str  # the environment that the others are compared with
@@ -82,6 +91,7 @@ class Connecting:
 class ComparingMachines:
     """vmtoll gathers and compares the facts of the machines."""
 
+    line: ClassVar[str] = "facts: comparing the machines, {left}"
     trials: int
     total_s: float
 
@@ -112,6 +122,7 @@ class MachineStep:
 class Starting:
     """Guests of an environment, `at_once` of them, are about to be started by a way of `first_answer`."""
 
+    line: ClassVar[str] = "start: {way} of {at_once} {environment}, block {block}"
     way: Way
     environment: str
     at_once: int
@@ -122,6 +133,7 @@ class Starting:
 class StartFailed:
     """A start has no figures, and why."""
 
+    line: ClassVar[str] = "start: {way} of {environment} failed: {why}"
     way: Way
     environment: str
     why: str

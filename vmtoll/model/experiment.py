@@ -273,8 +273,8 @@ class Experiment(Document):
             raise ValueError(f"blocks: {self.blocks} is below {SMALLEST_BLOCKS}, the fewest at which `until` may look")
         if self.until and self.blocks % self.boots:
             raise ValueError(
-                f"boots: with `until` every boot has as many blocks, and {self.blocks} is no multiple of {self.boots}; "
-                "change blocks or boots"
+                f"boots: with `until` every boot has as many blocks, and {self.blocks} is not a multiple of "
+                f"{self.boots}; change blocks or boots"
             )
         return self
 

@@ -34,10 +34,14 @@ class Fact:
     name: str = ""
 
 
-def _known(doc: str = "", fact: Fact | None = None, *, default: Any = None, **options: Any) -> Any:
-    """A field of HostFacts. `doc`: of its column in the table of hosts; `options` as in Described."""
+def _known(
+    doc: str = "", fact: Fact | None = None, *, default: Any = None, label: str = "", **options: Any
+) -> Any:  # fmt: skip
+    """A field of HostFacts. `doc`: of its column in the table of hosts; `label`: in the report's
+    table of machines, by default the fact's; `options` as in Described.
+    """
     described = (Described(doc=doc, required=False, **options),) if doc else ()
-    return Field(default=default, json_schema_extra={"columns": described, "fact": fact})  # type: ignore[dict-item]
+    return Field(default=default, json_schema_extra={"columns": described, "fact": fact, "label": label})  # type: ignore[dict-item]
 
 
 def _mitigations_text(states: Mapping[str, str]) -> str:
@@ -50,8 +54,8 @@ class HostFacts(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     # `sut`, `sibling` (a further machine of an environment), or the inventory's role
-    role: str = _known("client, sut (under test), kvm_host, …", default="machine")
-    environment: str | None = _known("environment of a machine under test")
+    role: str = _known("client, sut (under test), kvm_host, …", default="machine", label="role")
+    environment: str | None = _known("environment of a machine under test", label="environment")
     workers: int | None = _known(fact=Fact("workers", boot=False))
     release: str | None = _known("operating system, as Debian 13", Fact("operating system", boot=False, lasting=True))
     kernel: str | None = _known("release of its kernel", Fact("kernel", lasting=True))
@@ -70,14 +74,14 @@ class HostFacts(BaseModel):
     )
     numa_nodes: int | None = _known("NUMA nodes", Fact("NUMA nodes"), before="mitigations")
     clock_source: str | None = _known("clock source", Fact("clock source"))
-    cpu_latency_us: int | None = None
-    memory_kib: int | None = _known("memory", Fact("memory", lasting=True), before="mitigations")
+    cpu_latency_us: int | None = _known(label="idle CPUs wake up within, µs")
+    memory_kib: int | None = _known("memory", Fact("memory", lasting=True), label="memory, KiB", before="mitigations")
     virtualization: str | None = _known(
         "what it is a guest of, by systemd-detect-virt", Fact("virtualization", lasting=True)
     )
     container: str | None = _known(fact=Fact("container"))
-    hypervisor: dict[str, bool | str | None] = {}
-    kvm_modules: list[str] = []
+    hypervisor: dict[str, bool | str | None] = _known(default={}, label="hypervisor shown by")
+    kvm_modules: list[str] = _known(default=[], label="KVM modules")
     kvm_flags: list[str] = []
     crypto_flags: list[str] = []
     nic: str | None = _known("driver and MTU of each network card", Fact("network card"), name="nic_driver")
@@ -85,13 +89,15 @@ class HostFacts(BaseModel):
     packages: dict[str, str] = _known(fact=Fact("packages", boot=False), default={})
     servers: dict[str, ServerFacts] = _known(fact=Fact("servers", boot=False), default={})
     content_digest: str | None = _known(fact=Fact("site content", boot=False))
-    libvirt_version: str | None = _known("version of libvirt, of a KVM host", before="nic_driver")
-    qemu_version: str | None = _known("version of QEMU, of a KVM host", before="libvirt_version")
+    libvirt_version: str | None = _known("version of libvirt, of a KVM host", label="libvirt", before="nic_driver")
+    qemu_version: str | None = _known("version of QEMU, of a KVM host", label="QEMU", before="libvirt_version")
     domains: dict[str, str] = {}  # on a KVM host, libvirt's domain → its definition
     # of a container runtime: program, version, flags, command lines, seccomp filter, capabilities, network, image
-    runtime: dict[str, Any] = {}
+    runtime: dict[str, Any] = _known(default={}, label="container runtime")
     # the platform below the machine, see vmtoll.model.hardware
-    hardware: str | None = _known("the platform below: native, nested, emulated, unknown", before="qemu_version")
+    hardware: str | None = _known(
+        "the platform below: native, nested, emulated, unknown", label="hardware below", before="qemu_version"
+    )
 
     @property
     def is_kvm_host(self) -> bool:
@@ -119,6 +125,14 @@ def _facts() -> Iterator[Fact]:
             yield replace(extra["fact"], name=name)
 
 
+def _labels() -> Iterator[tuple[str, str]]:
+    for name, info in HostFacts.model_fields.items():
+        extra: Any = info.json_schema_extra
+        if extra and (label := extra["label"] or (extra["fact"] and extra["fact"].label)):
+            yield name, label
+
+
+LABELS = dict(_labels())  # fact → its label in the report's table of machines
 FACTS = tuple(sorted(_facts(), key=lambda fact: fact.name == "workers"))
 # Firmware tables and the kernel's own layout take some pages more or less of equal machines.
 _MEMORY_TOLERANCE_KIB = 1024

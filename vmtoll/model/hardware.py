@@ -1,9 +1,9 @@
 """The hardware below the machines under test, from what their host showed; vmtoll guesses nothing."""
 
 from collections.abc import Collection, Iterable
-from enum import StrEnum
 
 from vmtoll.model.facts import HostFacts
+from vmtoll.model.message import WithText
 
 TCG_SIGNATURE = "TCGTCGTCGTCG"  # CPUID leaf 0x40000000 of QEMU's TCG: target/i386/cpu.c
 TCG_MODEL = "QEMU TCG CPU"  # model name of `-cpu max` under TCG: target/i386/tcg/tcg-cpu.c
@@ -14,16 +14,16 @@ _UNDECIDED = frozenset({"", "none", "qemu", "vm-other", "bochs", "uml"})
 _KVM_MODULES = {"kvm_intel": "vmx", "kvm_amd": "svm"}
 
 
-class Hardware(StrEnum):
+class Hardware(WithText):
     """Platform a host runs on. NATIVE: the hardware itself; NESTED: another hypervisor; PVM, of a guest under KVM: the
     module kvm_pvm, which does without the CPU's virtualization; EMULATED: a CPU emulated in software (TCG); UNKNOWN:
     the host's facts do not decide it, or were not recorded.
     """
 
     NATIVE = "native"
-    NESTED = "nested"
-    PVM = "pvm"
-    EMULATED = "emulated"
+    NESTED = "nested", "nested (in another hypervisor)"
+    PVM = "pvm", "PVM (kvm_pvm, without virtualization by the CPU)"
+    EMULATED = "emulated", "emulated (its CPU is software)"
     UNKNOWN = "unknown"
 
 

@@ -1,7 +1,7 @@
-"""What a reader must know with a verdict: a typed note, tagged by its code."""
+"""What a reader must know with a verdict: a typed note, tagged by its code, with its sentence where one fits all."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,9 @@ from pydantic import Field
 class ControlDiffers:
     """The A/A control differs from itself, surely by the factor `size`."""
 
+    sentence: ClassVar[str] = (
+        "the A/A control differs from itself by at least {size:ratio}×, so the interval is wider by as much"
+    )
     size: float
     code: Literal["control-differs"] = "control-differs"
 
@@ -18,6 +21,7 @@ class ControlDiffers:
 class NoControl:
     """The run has no A/A control for this comparison."""
 
+    sentence: ClassVar[str] = "no A/A control"
     code: Literal["no-control"] = "no-control"
 
 
@@ -25,6 +29,9 @@ class NoControl:
 class FewBlocks:
     """With as few blocks as this, the verdict assumes that the machines' state changes between blocks."""
 
+    sentence: ClassVar[str] = (
+        "with {blocks:plural block} the verdict assumes that the machines' state changes between them"
+    )
     blocks: int
     code: Literal["few-blocks"] = "few-blocks"
 
@@ -33,6 +40,7 @@ class FewBlocks:
 class ClientOnSameMachine:
     """The load came from the machine under test."""
 
+    sentence: ClassVar[str] = "the client ran on the same machine and used part of the server's CPUs"
     code: Literal["client-on-same-machine"] = "client-on-same-machine"
 
 
@@ -84,6 +92,7 @@ class Attained:
 class CrosscheckDisagrees:
     """The interval of the cross-check's ratio (compared ÷ baseline) does not touch that of the primary tool."""
 
+    sentence: ClassVar[str] = "the cross-check by {tool} disagrees: {low:ratio} to {high:ratio}× of {baseline}"
     tool: str
     low: float
     high: float

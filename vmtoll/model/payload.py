@@ -5,127 +5,140 @@ A record keeps a payload beside `detail`, the same content as text. Records with
 value, limit, tool, machine and process, or its `detail` is the message of a program that failed.
 """
 
-from collections.abc import Callable
+import re
 from dataclasses import dataclass, fields
-from typing import Annotated, Literal, get_args
+from functools import cache
+from string import Formatter
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from vmtoll.model.code import Code
 
 
 @dataclass(frozen=True)
-class Unsent:
-    """A ramp's tool had no descriptor or port left for the requests that the finding's value counts."""
+class _Written:
+    """A payload whose text is its `form`, with its fields in the blanks."""
 
-    code: Literal[Code.CLIENT_SATURATED] = Code.CLIENT_SATURATED
+    form: ClassVar[str]
 
     @property
     def detail(self) -> str:
-        return "unsent"
+        """The payload as text."""
+        return self.form.format(**vars(self))
+
+    @classmethod
+    def read(cls, detail: str) -> Self:
+        """The payload of a text. Raises ValueError if it does not have the form."""
+        parts = Formatter().parse(cls.form)
+        form = "".join(re.escape(text) + (f"(?P<{name}>.*?)" if name else "") for text, name, _, _ in parts)
+        match = re.fullmatch(form, detail, re.DOTALL)
+        if match is None:
+            raise ValueError(f"{detail!r} is not of the form {cls.form!r}")
+        kind: Any = cls
+        payload: Self = _adapter(kind).validate_python(match.groupdict())
+        return payload
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 @dataclass(frozen=True)
-class OfferedRate:
+class Unsent(_Written):
+    """A ramp's tool had no descriptor or port left for the requests that the finding's value counts."""
+
+    form = "unsent"
+    code: Literal[Code.CLIENT_SATURATED] = Code.CLIENT_SATURATED
+
+
+@dataclass(frozen=True)
+class OfferedRate(_Written):
     """The rate offered to the client that fell behind."""
 
+    form = "{rate_rps:.10g}"
     rate_rps: float
     code: Literal[Code.RATE_NOT_REACHED] = Code.RATE_NOT_REACHED
 
-    @property
-    def detail(self) -> str:
-        return f"{self.rate_rps:.10g}"
-
 
 @dataclass(frozen=True)
-class TimesKind:
+class TimesKind(_Written):
     """The times whose mean is above their p99."""
 
+    form = "{kind}"
     kind: Literal["service_time", "response_time"]
     code: Literal[Code.MEAN_OVER_P99] = Code.MEAN_OVER_P99
 
-    @property
-    def detail(self) -> str:
-        return self.kind
-
 
 @dataclass(frozen=True)
-class Ports:
+class Ports(_Written):
     """Local ports toward the server."""
 
+    form = "{used}/{available}"
     used: int
     available: int
     code: Literal[Code.PORTS_EXHAUSTED] = Code.PORTS_EXHAUSTED
 
-    @property
-    def detail(self) -> str:
-        return f"{self.used}/{self.available}"
-
 
 @dataclass(frozen=True)
-class HostedMachine:
+class HostedMachine(_Written):
     """The machine under test on whose CPUs its host's processes ran."""
 
+    form = "{sut}"
     sut: str
     code: Literal[Code.HOST_BACKGROUND_CPU] = Code.HOST_BACKGROUND_CPU
 
-    @property
-    def detail(self) -> str:
-        return self.sut
-
 
 @dataclass(frozen=True)
-class ClockSources:
-    """The clock source at the beginning of the run, and the one that the gate saw."""
+class ClockSources(_Written):
+    """The clock source at the beginning of the run, and the one that the check saw."""
 
+    form = "{first} -> {now}"
     first: str
     now: str
     code: Literal[Code.CLOCK_SOURCE] = Code.CLOCK_SOURCE
 
-    @property
-    def detail(self) -> str:
-        return f"{self.first} -> {self.now}"
-
 
 @dataclass(frozen=True)
-class Successes:
+class Successes(_Written):
     """Requests answered with success, of those planned."""
 
+    form = "{successful}/{planned}"
     successful: int
     planned: int
     code: Literal[Code.FAILED_REQUESTS] = Code.FAILED_REQUESTS
 
-    @property
-    def detail(self) -> str:
-        return f"{self.successful}/{self.planned}"
-
 
 @dataclass(frozen=True)
-class WrongBody:
+class WrongBody(_Written):
     """A description of the first wrong body."""
 
+    form = "{first}"
     first: str
     code: Literal[Code.WRONG_BODY] = Code.WRONG_BODY
 
-    @property
-    def detail(self) -> str:
-        return self.first
-
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(_Written):
     """A setting, its value on the reference machine or as configured, and the observed one."""
 
+    form = "{name}: {expected} -> {observed}"
     name: str
     expected: str
     observed: str
 
-    def __str__(self) -> str:
-        return f"{self.name}: {self.expected} -> {self.observed}"
+
+def _differences_text(differences: tuple[Difference, ...]) -> str:
+    return "; ".join(each.detail for each in differences)
+
+
+def _differences(detail: str) -> tuple[Difference, ...]:
+    return tuple(map(Difference.read, detail.split("; ")))
 
 
 @dataclass(frozen=True)
-class Sysctls:
+class Sysctls(_Written):
     """Kernel parameters that differ from the reference machine's."""
 
     differences: tuple[Difference, ...]
@@ -133,11 +146,15 @@ class Sysctls:
 
     @property
     def detail(self) -> str:
-        return "; ".join(map(str, self.differences))
+        return _differences_text(self.differences)
+
+    @classmethod
+    def read(cls, detail: str) -> Self:
+        return cls(_differences(detail))
 
 
 @dataclass(frozen=True)
-class Fingerprint:
+class Fingerprint(_Written):
     """`keys` of the server's fingerprint that differ, or `differences` of its TLS parameters or of the content."""
 
     keys: tuple[str, ...] = ()
@@ -146,26 +163,20 @@ class Fingerprint:
 
     @property
     def detail(self) -> str:
-        return ", ".join(self.keys) or "; ".join(map(str, self.differences))
+        return ", ".join(self.keys) or _differences_text(self.differences)
+
+    @classmethod
+    def read(cls, detail: str) -> Self:
+        return cls(differences=_differences(detail)) if " -> " in detail else cls(tuple(detail.split(", ")))
 
 
 Payload = Annotated[
-    Unsent
-    | OfferedRate
-    | TimesKind
-    | Ports
-    | HostedMachine
-    | ClockSources
-    | Successes
-    | WrongBody
-    | Sysctls
+    Unsent | OfferedRate | TimesKind | Ports | HostedMachine | ClockSources | Successes | WrongBody | Sysctls
     | Fingerprint,
     Field(discriminator="code"),
-]
-
-
+]  # fmt: skip
 # Code → the class of its payload.
-PAYLOADS: dict[Code, type] = {kind.code: kind for kind in get_args(get_args(Payload)[0])}
+PAYLOADS: dict[Code, type[_Written]] = {kind.code: kind for kind in get_args(get_args(Payload)[0])}
 
 
 def fields_of(code: Code) -> list[str]:
@@ -175,56 +186,10 @@ def fields_of(code: Code) -> list[str]:
 
 def payload_of(code: Code, detail: str) -> Payload | None:
     """The payload that a finding's text stands for; None without one, or if the payload would give another text."""
-    read = _READERS.get(code)
-    if read is None or not detail:
+    if code not in PAYLOADS or not detail:
         return None
     try:
-        payload = read(detail)
+        payload: Any = PAYLOADS[code].read(detail)
     except ValueError:
         return None
     return payload if payload.detail == detail else None
-
-
-def _pair(detail: str) -> tuple[int, int]:
-    first, _, second = detail.partition("/")
-    return int(first), int(second)
-
-
-def _times_kind(detail: str) -> TimesKind:
-    if detail == "service_time":
-        return TimesKind("service_time")
-    return TimesKind("response_time")
-
-
-def _clock_sources(detail: str) -> ClockSources:
-    first, _, now = detail.partition(" -> ")
-    return ClockSources(first, now)
-
-
-def _differences(detail: str) -> tuple[Difference, ...]:
-    differences = []
-    for text in detail.split("; "):
-        name, _, values = text.partition(": ")
-        expected, _, observed = values.partition(" -> ")
-        differences.append(Difference(name, expected, observed))
-    return tuple(differences)
-
-
-def _fingerprint(detail: str) -> Fingerprint:
-    if " -> " in detail:
-        return Fingerprint(differences=_differences(detail))
-    return Fingerprint(keys=tuple(detail.split(", ")))
-
-
-_READERS: dict[Code, Callable[[str], Payload]] = {
-    Code.CLIENT_SATURATED: lambda _: Unsent(),
-    Code.RATE_NOT_REACHED: lambda detail: OfferedRate(float(detail)),
-    Code.MEAN_OVER_P99: _times_kind,
-    Code.PORTS_EXHAUSTED: lambda detail: Ports(*_pair(detail)),
-    Code.HOST_BACKGROUND_CPU: HostedMachine,
-    Code.CLOCK_SOURCE: _clock_sources,
-    Code.FAILED_REQUESTS: lambda detail: Successes(*_pair(detail)),
-    Code.WRONG_BODY: WrongBody,
-    Code.SYSCTL: lambda detail: Sysctls(_differences(detail)),
-    Code.FINGERPRINT: _fingerprint,
-}

@@ -1,14 +1,34 @@
 """A container runtime as an environment: a process that the agent of a container's host starts, not a machine."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from vmtoll.model.document import Document
+from vmtoll.model.message import message
 from vmtoll.model.trial import MachineKind
 
 # What separates a server from its host.
 Program = Literal["process", "runc", "crun", "runsc", "kata", "krun"]
+_PROGRAMS: dict[str, str] = {
+    "process": "a plain process of the host, without a container",
+    "runc": "a runc container on the host's kernel",
+    "crun": "a crun container on the host's kernel",
+    "runsc": "a gVisor sandbox (runsc), whose own kernel answers the system calls",
+    "kata": "a Kata container in a virtual machine",
+    "krun": "a libkrun container in a virtual machine",
+}
+
+
+def runtime_text(recorded: Mapping[str, Any]) -> str:
+    """What a recorded runtime is: `a gVisor sandbox (runsc), …, version 20260101.0, by systrap`; empty without one."""
+    program = recorded.get("runtime")
+    if not program:
+        return ""
+    stack = "the host's TCP stack" if program == "runsc" and recorded.get("stack") == "host" else ""
+    values = {**recorded, "what": _PROGRAMS.get(program, str(program)), "stack": stack}
+    return message("{what}[, version {version}][, by {platform}][, with {stack}]", values)
 
 
 class Isolation(Document):

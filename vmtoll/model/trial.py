@@ -14,6 +14,7 @@ from vmtoll.model.finding import ACCIDENTS, Code, Finding, Role, Validity, valid
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load
 from vmtoll.model.machine_cpu import MachineCpu
+from vmtoll.model.message import WithText
 from vmtoll.model.operation import OperationTimes
 from vmtoll.model.percentiles import FEWEST
 from vmtoll.model.table import Described, Part, column, columns, columns_of, nested
@@ -46,12 +47,12 @@ def kind_of(machine: str, declared: Mapping[str, str] = MappingProxyType({})) ->
     return MachineKind.CONTAINER if machine in CONTAINERS else MachineKind.GUEST
 
 
-class Accelerator(StrEnum):
+class Accelerator(WithText):
     """What ran a machine's code: NONE (metal), KVM, or TCG (software emulation)."""
 
     NONE = "none"
-    KVM = "kvm"
-    TCG = "tcg"
+    KVM = "kvm", "KVM"
+    TCG = "tcg", "TCG (emulation)"
     UNKNOWN = "unknown"
 
 

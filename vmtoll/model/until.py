@@ -7,6 +7,7 @@ from math import ceil, e, log
 from pydantic import Field
 
 from vmtoll.model.document import Document
+from vmtoll.model.message import WithText
 from vmtoll.model.trial import Arm, Scenario
 
 GROWTH = 1.5  # factor by which the number of blocks grows from one look to the next
@@ -36,14 +37,17 @@ class ComparisonState(StrEnum):
     OPEN = "open"
 
 
-class Stop(StrEnum):
+class Stop(WithText):
     """Reason why a run stopped. DECIDED: no comparison was left that more blocks would decide; NARROW: the same, and
     some comparisons have a narrow enough interval instead of a decision.
     """
 
-    DECIDED = "decided"
-    NARROW = "narrow"
-    TIME = "time"
+    DECIDED = "decided", "more blocks would decide no other comparison"
+    NARROW = (
+        "narrow",
+        "every comparison that blocks decide is decided or known closely enough[ (±{half_width_pct:g}%)]",
+    )
+    TIME = "time", "the time limit[ of {at_most_min:g} minutes] was reached"
 
 
 class LookComparison(Document):

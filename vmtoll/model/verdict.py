@@ -1,4 +1,4 @@
-"""Result of a comparison: codes and numbers. vmtoll.report.words turns them into sentences."""
+"""Result of a comparison: codes with their words, and numbers. vmtoll.report.words makes sentences of them."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -13,6 +13,7 @@ from vmtoll.model.finding import Code, Role, Validity
 from vmtoll.model.first_answer import Way
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.limiter import Limiter
+from vmtoll.model.message import WithText
 from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.note import Note
 from vmtoll.model.run import OneBoot
@@ -32,14 +33,14 @@ NamedMetric = Annotated[
 ]
 
 
-class Kind(StrEnum):
+class Kind(WithText):
     """Result of the compared side against its baseline. SLOWER: fewer requests per second, or a higher time or cost.
     NOT_JUDGED: there is nothing to compare; the verdict names the reason.
     """
 
     FASTER = "faster"
     SLOWER = "slower"
-    EQUIVALENT = "equivalent"
+    EQUIVALENT = "equivalent", "equal"
     UNDECIDED = "undecided"
     NOT_JUDGED = "not-judged"
 
@@ -48,7 +49,7 @@ DIFFERENT = frozenset({Kind.FASTER, Kind.SLOWER})
 DECIDED = DIFFERENT | {Kind.EQUIVALENT}
 
 
-class VerdictReason(StrEnum):
+class VerdictReason(WithText):
     """Reason why a verdict is undecided, or why nothing is judged.
 
     Undecided. NO_LOOK_YET: a run with `until` has not looked yet. LIMIT: in every block the client or the link, not the
@@ -60,18 +61,18 @@ class VerdictReason(StrEnum):
     nothing about a server under this kind of load.
     """
 
-    NO_LOOK_YET = "no-look-yet"
+    NO_LOOK_YET = "no-look-yet", "the run has not had its first look yet"
     FEW_BLOCKS = "few-blocks"
-    LIMIT = "limit"
-    FINDINGS = "findings"
-    NOISE = "noise"
+    LIMIT = "limit", "the client or the link, not the server, set the value"
+    FINDINGS = "findings", "only findings and lost trials leave it open"
+    NOISE = "noise", "these blocks differ too much from each other"
     NO_FIGURE = "no-figure"
     NOT_COMPARABLE = "not-comparable"
     NOT_MEASURED = "not-measured"
-    HOST_NOT_SEEN = "host-not-seen"
-    CLOSED_LOOP_HAS_NO_TAIL = "closed-loop-has-no-tail"
-    LOAD_SETS_THE_RATE = "load-sets-the-rate"
-    OPEN_LOOP_SEE_TAIL = "open-loop-see-tail"
+    HOST_NOT_SEEN = "host-not-seen", "not seen: the host belongs to others"
+    CLOSED_LOOP_HAS_NO_TAIL = "closed-loop-has-no-tail", "a closed loop hides stalls, so it has no tail"
+    LOAD_SETS_THE_RATE = "load-sets-the-rate", "the load sets the rate"
+    OPEN_LOOP_SEE_TAIL = "open-loop-see-tail", "an open loop is judged by its tail"
 
 
 NOT_APPLICABLE = frozenset({
@@ -80,17 +81,20 @@ NOT_APPLICABLE = frozenset({
 })  # fmt: skip
 
 
-class Cause(StrEnum):
+class Cause(WithText):
     """What widens an interval besides the findings of its trials. LOST: trials without a figure, each counted as twice
     as bad as the worst of its side. SECOND_ATTEMPTS: failed attempts before a successful one, counted like lost trials.
     UNEQUAL_REQUESTS: percentiles of unequal numbers of requests, without histograms. CONTROL: the A/A control differs
     from itself.
     """
 
-    LOST = "lost-trials"
-    SECOND_ATTEMPTS = "second-attempts"
-    UNEQUAL_REQUESTS = "unequal-requests"
-    CONTROL = "control-differs"
+    LOST = "lost-trials", "lost trial"
+    SECOND_ATTEMPTS = "second-attempts", "second attempt"
+    UNEQUAL_REQUESTS = "unequal-requests", "unequal numbers of requests"
+    CONTROL = "control-differs", "an A/A control that differs from itself"
+
+
+COUNTED = frozenset({Cause.LOST, Cause.SECOND_ATTEMPTS})  # causes that are things to count
 
 
 @dataclass(frozen=True)
@@ -572,51 +576,60 @@ class StartFigures:
     gap_s: float  # the longest time between two requests
 
 
-class Outcome(StrEnum):
+class Outcome(WithText):
     """Outcome of a published claim in a run."""
 
     CONFIRMED = "confirmed"
     REFUTED = "refuted"
-    INCONCLUSIVE = "inconclusive"
+    INCONCLUSIVE = "inconclusive", "inconclusive here"
 
 
-class Region(StrEnum):
+class Region(WithText):
     """Position of an interval: above a limit, below it (for a ratio: below its inverse), within both, or across one."""
 
-    ABOVE = "above"
-    BELOW = "below"
-    WITHIN = "within"
-    ACROSS = "across"
+    ABOVE = "above", "the ratio {ratio} lies above {limit}"
+    BELOW = "below", "the ratio {ratio} lies below {limit}"
+    WITHIN = "within", "the ratio {ratio} lies within {limit}: equal"
+    ACROSS = "across", "the interval of the ratio {ratio} reaches across {limit}"
 
 
-class ReasonCode(StrEnum):
+class ReasonCode(WithText):
     """Reason for the outcome of a claim, or for the shape of a published figure; `Reason` has its numbers and names."""
 
-    INTERVAL = "interval"
-    LEVEL = "level"
-    FAILURES_IN_A_BLOCK = "failures-in-a-block"
-    FEW_BLOCKS = "few-blocks"
-    ZERO_HAS_NO_RATIO = "zero-has-no-ratio"
-    SOURCE_NOT_AT_HAND = "source-not-at-hand"
-    NOT_SHIPPED = "not-shipped"
-    NOT_MEASURED = "not-measured"
-    EMULATED = "emulated"
-    EMULATED_HARDWARE = "emulated-hardware"
-    DIFFERENT_REQUESTS = "different-requests"
-    TOO_FEW_CORES = "too-few-cores"
-    ONE_CORE_FOR_WORKERS = "one-core-for-workers"
-    NO_FIGURE = "no-figure"
-    NO_COMPLETE_BLOCK = "no-complete-block"
-    LIMITED = "limited"
-    FULL_LINK = "full-link"
-    WITHOUT_SERVERS = "without-servers"
-    NOT_COMPARED = "not-compared"
-    NO_SUCH_METRIC = "no-such-metric"
-    NO_SUCH_SERVER = "no-such-server"
-    NO_SUCH_WORKLOAD = "no-such-workload"
-    OTHER_TOOL = "other-tool"
-    OTHER_LINK = "other-link"
-    SET_TO_A_MINUTE = "set-to-a-minute"
+    INTERVAL = "interval", "{where}, {blocks:plural block}"
+    LEVEL = "level", "the interval of the mean ({low:.4g} to {high:.4g}) {where}"
+    FAILURES_IN_A_BLOCK = "failures-in-a-block", "{most:g} in one of {blocks:plural block}"
+    FEW_BLOCKS = "few-blocks", "{blocks:plural block}; an interval needs {needed:.0f}"
+    ZERO_HAS_NO_RATIO = "zero-has-no-ratio", "a value of zero has no ratio"
+    SOURCE_NOT_AT_HAND = "source-not-at-hand", "the source of {names} is not available"
+    NOT_SHIPPED = "not-shipped", "{first} does not have {others}"
+    NOT_MEASURED = "not-measured", "this run did not measure {side}"
+    EMULATED = "emulated", "the guest was emulated (TCG), so its values say nothing about KVM"
+    EMULATED_HARDWARE = (
+        "emulated-hardware",
+        "the hardware was emulated, so its values show that everything runs, not what it costs",
+    )
+    DIFFERENT_REQUESTS = "different-requests", "the two sides spent their CPU time on different numbers of requests"
+    TOO_FEW_CORES = (
+        "too-few-cores",
+        "the claim is about more than {about:plural core}, and the machine has {had:plural core}",
+    )
+    ONE_CORE_FOR_WORKERS = (
+        "one-core-for-workers",
+        "the claim is about more workers at once, and the machine has one core",
+    )
+    NO_FIGURE = "no-figure", "no usable value[ of {claim_side}]: {why}"
+    NO_COMPLETE_BLOCK = "no-complete-block", "no block has a usable value of every server and load"
+    LIMITED = "limited", "{trials:.0f} of {used:.0f} trials are client-limited or link-limited ({codes})"
+    FULL_LINK = "full-link", "the link of {names}, as published, was full in {trials:plural trial}"
+    WITHOUT_SERVERS = "without-servers", "without {names}, which this run skipped"
+    NOT_COMPARED = "not-compared", "the experimenter chooses how long a test lasts"
+    NO_SUCH_METRIC = "no-such-metric", "not measured here"
+    NO_SUCH_SERVER = "no-such-server", "this run has no {names}"
+    NO_SUCH_WORKLOAD = "no-such-workload", "no workload of this run sends that"
+    OTHER_TOOL = "other-tool", "the source used {first}, this run {others}"
+    OTHER_LINK = "other-link", "link {names} here"
+    SET_TO_A_MINUTE = "set-to-a-minute", "ours converted to one minute"
 
 
 @dataclass(frozen=True)
@@ -637,17 +650,17 @@ class Reason:
     codes: tuple[Code, ...] = ()
 
 
-class EstimatorUsed(StrEnum):
+class EstimatorUsed(WithText):
     """Estimator that condensed the blocks' figures into one; MEAN_FEWER_…: fewer blocks than the estimator needs."""
 
-    NONE = "none"
-    MEDIAN = "median"
+    NONE = "none", "no value"
+    MEDIAN = "median", "median of {blocks}"
     MEAN_OF_THREE = "mean-of-three"
-    TRIMMED_SIX = "trimmed-six"
-    MEAN_FEWER_THAN_THREE = "mean-fewer-than-three"
-    MEAN_FEWER_THAN_SIX = "mean-fewer-than-six"
-    LOWEST = "lowest"
-    HIGHEST = "highest"
+    TRIMMED_SIX = "trimmed-six", "six runs, best and worst dropped"
+    MEAN_FEWER_THAN_THREE = "mean-fewer-than-three", "mean of {blocks}, fewer than three"
+    MEAN_FEWER_THAN_SIX = "mean-fewer-than-six", "mean of {blocks}, fewer than six"
+    LOWEST = "lowest", "lowest of {blocks}"
+    HIGHEST = "highest", "highest of {blocks}"
 
 
 @dataclass(frozen=True)
@@ -730,16 +743,16 @@ class ClaimResult:
         return self.ratio or self.level
 
 
-class Shape(StrEnum):
+class Shape(WithText):
     """Whether a published figure compares with the first one of its group as in this run. FIRST: it is the first one;
     ALONE: its group has no other figure.
     """
 
-    SAME = "same"
-    NOT_SAME = "not-same"
-    INCONCLUSIVE = "inconclusive"
-    FIRST = "first"
-    ALONE = "alone"
+    SAME = "same", "same shape"
+    NOT_SAME = "not-same", "different shape"
+    INCONCLUSIVE = "inconclusive", "inconclusive here"
+    FIRST = "first", "the measure"
+    ALONE = "alone", ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -84,9 +84,7 @@ def make_containers(
     }
     if present:
         if os.geteuid() != 0:
-            raise UserError(
-                f"{inventory}: the image of {present[0].name} is made as root; run vmtoll as root or by sudo"
-            )
+            raise UserError(f"{inventory}: the image of {present[0].name} needs root; run vmtoll as root or with sudo")
         folder = image.ensure(say, release)
         variables["podman_container_image_of"] = f"localhost/vmtoll:{folder.name}"
         variables["podman_container_archive"] = str(container_image.root_archive(folder))

@@ -92,7 +92,7 @@ def make_guests(
     fetched = _fetched_images(data, inventory)
     copied_to = [vm for vm in present if vm.kvm_host not in fetched]
     if copied_to and os.geteuid() != 0:
-        raise UserError(f"{inventory}: the image of {copied_to[0].name} is made as root; run vmtoll as root or by sudo")
+        raise UserError(f"{inventory}: the image of {copied_to[0].name} needs root; run vmtoll as root or with sudo")
     rates_khz = _check_needs(present, inventory) if present else {}
     images: dict[str, list[dict[str, Any]]] = {
         host: [{**fetched[host], "files": image.files_for(_of_one_image(host, present, release))}]

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 
 from vmtoll.analysis.schema import FOLDER, MODEL_TABLES, schema
 from vmtoll.model.finding import FINDINGS
@@ -13,7 +12,11 @@ def generated_files() -> dict[str, bytes]:
     """File name → content: the columns of tables whose fields the model describes, those of summaries with the figures
     that they lacked, and what each finding code means, with the fields of its payload.
     """
-    findings = {code.value: {**asdict(kind), "payload": fields_of(code)} for code, kind in FINDINGS.items()}
+    names = ("severity", "influence", "meaning", "fault", "injected")
+    findings = {
+        code.value: {**{name: getattr(kind, name) for name in names}, "payload": fields_of(code)}
+        for code, kind in FINDINGS.items()
+    }
     tables = {f"{name}.json": _json(schema(name)) for name in (*MODEL_TABLES, "summaries")}
     return {**tables, "findings.json": _json(findings)}
 

@@ -196,7 +196,7 @@ def manifest(run: Run, scrubber: Scrubber, operator: str) -> Manifest:
     try:
         return Manifest.model_validate_json(json.dumps(content))
     except ValueError as error:
-        raise LoadError(f"{run.path / 'run.json'}: a key or a name in it is that of a machine: {error}") from None
+        raise LoadError(f"{run.path / 'run.json'}: a key or a name in it names a machine: {error}") from None
 
 
 def _disclosure(block: dict[str, Any], scrubber: Scrubber, names: dict[str, str]) -> dict[str, Any]:

@@ -9,18 +9,17 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from vmtoll.analysis.run import Run
-from vmtoll.capacity import notes
 from vmtoll.capacity.consolidation import Consolidation, SharedCapacity, SharedRate
 from vmtoll.capacity.estimate import ByEnd, End, Estimate
 from vmtoll.capacity.fleet import FleetPlan
-from vmtoll.capacity.limits import BindingLimit, Limit
-from vmtoll.capacity.notes import CapacityNote
+from vmtoll.capacity.limits import BindingLimit
 from vmtoll.capacity.objective import Slo
-from vmtoll.capacity.planner import Assumption, CapacityAssessment, CapacityResult, assess_capacity, default_slo
+from vmtoll.capacity.planner import CapacityAssessment, CapacityResult, assess_capacity, default_slo
 from vmtoll.capacity.resources import Size
 from vmtoll.capacity.scaling import LevelKind, Scaling
 from vmtoll.model.finding import Code
 from vmtoll.model.hardware import Hardware
+from vmtoll.model.message import message, several, spread
 from vmtoll.model.trial import METAL, Accelerator, MachineKind, is_shape_only
 from vmtoll.report.words import DASH, KVM_HARDWARE, percent, platform_text, plural
 from vmtoll.statistics.student import Interval
@@ -33,45 +32,6 @@ NO_CAPACITY = (
     "no rate was measured, because the rates are shares of a capacity that stayed unknown ({cause}): remove this"
     " cause, for client-saturated with a faster client or several, and run it again"
 )
-ASSUMPTIONS = {
-    Assumption.EVEN_LOAD: "the load is spread evenly over all machines, and each is like the one that was measured,"
-    " with the same mix of requests",
-    Assumption.EVEN_ARRIVALS: "requests come at even intervals, as the load tools send them (of random arrivals a"
-    " machine carries less, because their queue is longer; the factor is that of a queue for its CPUs alone)",
-    Assumption.GUEST_ALONE: "each guest was measured alone on its host: what guests on one host take from each other is"
-    " not included",
-    Assumption.ENDS: "low, mid and high: by the unfavourable end of the 95% interval over blocks, by the estimate, by"
-    " the favourable end; the recommendation uses low",
-}
-BINDS = {
-    Limit.NOTHING: "nothing yet: the highest rate that was measured meets the objective",
-    Limit.CLIENT: "the client ({codes})",
-    Limit.LINK: "link",
-    Limit.CPU: "CPU",
-    Limit.MEMORY: "memory",
-    Limit.OBJECTIVE: "SLO ({missed})",
-    Limit.TOO_FEW_REQUESTS: "too few requests to be sure of the {missed}",
-    Limit.TOO_FEW_BLOCKS: "too few blocks to be sure of the {missed}",
-}
-NOTES: dict[type[CapacityNote], str] = {
-    notes.OtherObjectiveSearched: "the search was for p99 ≤ {p99_ms:g} ms, {availability_pct:.6g}%"
-    " available: its rates may lie far apart for another objective",
-    notes.GapInSearch: "nothing was measured between {low_rps:,.0f} and {high_rps:,.0f}/s, which are"
-    " further apart than {resolution_pct:g}%: add blocks to continue",
-    notes.BlocksMissing: "{blocks:g} of at least {needed:g} blocks",
-    notes.LocalLoad: "the load came from the machine itself, and took CPU from the server",
-    notes.SweepEnds: "the sweep ends at {rate_rps:,.0f}/s; higher rates were not measured",
-    notes.SearchEnds: "the search tried nothing above {rate_rps:,.0f}/s; higher rates were not measured",
-    notes.LowestMisses: "not even {rate_rps:,.0f}/s meets it, and lower rates were not measured",
-    notes.NoneShown: "no rate is shown to meet it; more blocks may",
-    notes.TooFewRequests: "none of {requests:,.0f} requests at {rate_rps:,.0f}/s failed, but so few"
-    " cannot show {availability_pct:.6g}%: measure {more_s:,.0f} s more, or ask for {shown_pct:.6g}%",
-    notes.MetAboveAMiss: "a higher rate met it after a lower one had missed it; the higher one does not count",
-    notes.AboveErlang: "more than the {rate_rps:,.0f}/s at which Erlang C holds this p99: arrivals were"
-    " more even than Poisson, or not all CPU was counted",
-    notes.SharedPowerUnknown: "the power of a host with {guests:g} guests was not measured; --watts gives it",
-    notes.EnergyOfClientToo: "the energy is that of the whole machine, on which the load generator ran as well",
-}
 HEADINGS = (
     "capacity", "what binds", "p99 at that rate", "availability at that rate", "utilization at that rate",
     "cost per request", "notes",
@@ -103,13 +63,13 @@ def section(run: Run) -> dict[str, Any] | None:
                 f"{carried_text(result)}; of random arrivals {arrivals_text(result)}", binding_text(result.binds),
                 p99_text(result.p99_ms) if result.p99_ms else DASH, available_text(result), used_text(result),
                 request_text(result),
-                "; ".join(map(note_text, result.notes)) or DASH,
+                "; ".join(note.text for note in result.notes) or DASH,
             ],
         }
         for result in assessment.results
     ]  # fmt: skip
     extra_sentences = list(sharing_and_scaling_sentences(assessment))
-    assumptions = [ASSUMPTIONS[assumption] for assumption in assessment.assumptions]
+    assumptions = [assumption.text for assumption in assessment.assumptions]
     objective = slo_text(assessment.slo) if assessment.slo else ""
     content = {
         "objective": objective,
@@ -133,7 +93,7 @@ def lines(assessment: CapacityAssessment) -> Iterator[str]:
     for result in assessment.results:
         yield f"\n{result.server} on {result.environment}, {result.workload} ({size_text(result.size)} each)"
         yield from (f"    {name}: {text}" for name, text in facts(result))
-    assumed = [f"assumed: {ASSUMPTIONS[assumption]}" for assumption in assessment.assumptions]
+    assumed = [f"assumed: {assumption.text}" for assumption in assessment.assumptions]
     for extra_lines in (list(sharing_and_scaling_sentences(assessment)), assumed):
         if extra_lines:
             yield "\n" + "\n".join(extra_lines)
@@ -152,7 +112,7 @@ def sentences(assessment: CapacityAssessment) -> Iterator[str]:
         parts = [f"you need {' or '.join(needs)}"] if needs else []
         parts += [_why_no_number(result) for result in results if not _plan(result)]
         at_risk = [r.environment for r in results if (p := _plan(r)) and (p.load_after_host_failure or math.inf) > 1]
-        warning = f" Beware: the loss of one host overloads what is left of {' and '.join(at_risk)}." if at_risk else ""
+        warning = f" Warning: if one host fails, the rest of {' and '.join(at_risk)} is overloaded." if at_risk else ""
         yield (
             f"{server}{f' ({workload})' if has_several_workloads else ''}, {demand.rate_rps:,.0f}/s at"
             f" {slo_text(assessment.slo)}, {demand.headroom_pct:g}% headroom, {demand.spare} spare:"
@@ -167,12 +127,15 @@ def _arrivals_sentence(results: Sequence[CapacityResult]) -> str:
         return " Requests came at random (Poisson)."
     factors = sorted(factor for result in results if _plan(result) for factor in _random_factors(result))
     if not factors:
-        return " Requests came at even intervals; at random ones (Poisson) one carries less; the factor is unknown."
+        carries_less = "With random arrivals (Poisson) a machine carries less; by how much is unknown."
+        return f" Requests came at even intervals. {carries_less}"
     times = dict.fromkeys(f"{factor:.3g}" for factor in (factors[0], factors[-1]))
     factor = " to ".join(times)
     if factor == "1":
-        return " Requests came at even intervals; at random ones (Poisson) plan for the same rate."
-    return f" Requests came at even intervals; at random ones (Poisson) plan for at least {factor} times the rate."
+        return " Requests came at even intervals. With random arrivals (Poisson) plan for the same rate."
+    return (
+        f" Requests came at even intervals. With random arrivals (Poisson) plan for at least {factor} times the rate."
+    )
 
 
 def _random_factors(result: CapacityResult) -> list[float]:
@@ -221,12 +184,12 @@ def _host_size_text(result: CapacityResult) -> str:
 def _why_no_number(result: CapacityResult) -> str:
     name, first = result.environment, f"{result.measured_rps[0]:,.0f}/s, the lowest rate measured"
     if result.accelerator is Accelerator.TCG:
-        return f"{name} ran on emulation (TCG): shape only, no number of guests follows"
+        return f"{name} ran under emulation (TCG), so vmtoll gives no number of guests"
     if result.hardware is Hardware.EMULATED:
-        return f"{name} ran on emulated hardware: shape only, no number of {_unit(result.kind)}s follows"
+        return f"{name} ran on emulated hardware, so vmtoll gives no number of {several(_unit(result.kind))}"
     if result.carries_rps.high is None:
-        return f"{name} misses it at {first}: nothing follows"
-    return f"{name} is not shown to meet it at {first}; in the way: {binding_text(result.binds)}"
+        return f"{name} misses it at {first}, so vmtoll gives no number"
+    return f"{name} is not shown to meet it at {first}; the limit is {binding_text(result.binds)}"
 
 
 def sharing_and_scaling_sentences(assessment: CapacityAssessment) -> Iterator[str]:
@@ -293,16 +256,15 @@ def scaling_text(scaling: Scaling) -> str:
 
 
 def _law_percent(value: float, interval: Interval | None) -> str:
-    low, high = (f"{100 * end:.3g}" for end in (interval.low, interval.high)) if interval else ("", "")
-    return f"{100 * value:.3g}%" if low == high else f"{100 * value:.3g}% [{low}, {high}]"
+    return spread(100 * value, [100 * interval.low, 100 * interval.high] if interval else None, "{:.3g}".format, "%")
 
 
 def facts(result: CapacityResult) -> Facts:
     """(name, text) of everything that is known about one server in one environment."""
     if result.accelerator is Accelerator.TCG:
-        yield "shape only", "software emulation (TCG): none of these figures is a KVM figure"
+        yield "not a measurement", "software emulation (TCG): none of these numbers is about KVM"
     elif result.hardware is Hardware.EMULATED:
-        yield "shape only", "emulated hardware: the figures show that the path works, not what it costs"
+        yield "not a measurement", "emulated hardware: the numbers show that everything runs, not what it costs"
     elif result.accelerator is Accelerator.KVM and result.hardware in KVM_HARDWARE:
         yield "hardware", " ".join(KVM_HARDWARE[result.hardware])
     yield "capacity", carried_text(result)
@@ -324,12 +286,12 @@ def facts(result: CapacityResult) -> Facts:
         yield "Erlang C", f"{queue} {up_to}"
     if result.plan and not is_shape_only(result.accelerator, result.hardware):
         yield from _plan_facts(result.plan, result.kind)
-    yield from (("note", note_text(note)) for note in result.notes)
+    yield from (("note", note.text) for note in result.notes)
 
 
 def _plan_facts(plans: ByEnd[FleetPlan | None], kind: MachineKind) -> Facts:
     units = " / ".join(str(plan.units) if plan else DASH for plan in plans.all)
-    yield f"{_unit(kind)}s needed", f"{units} (by the low / mid / high rate of one)"
+    yield f"{several(_unit(kind))} needed", f"{units} (by the low / mid / high rate of one)"
     if not (plan := plans.low):
         return
     yield "load on each", _load_text(plan.load)
@@ -358,7 +320,7 @@ def environment_text(result: CapacityResult | Consolidation | Scaling, form: str
     """`kvm-default (emulated: shape only)`, `kvm-default (nested KVM)`; `form`: for the part after the name."""
     emulated_text = "emulated hardware" if result.hardware is Hardware.EMULATED else ""
     text = platform_text(result.accelerator, result.hardware) or emulated_text
-    text += ": shape only" if is_shape_only(result.accelerator, result.hardware) else ""
+    text += ": not a measurement" if is_shape_only(result.accelerator, result.hardware) else ""
     return result.environment + (form.format(text) if text else "")
 
 
@@ -372,12 +334,7 @@ def size_text(size: Size) -> str:
 def binding_text(binding: BindingLimit) -> str:
     """`SLO (p99)`, `the client (client-starved)`."""
     missed = (binding.missed or "").replace("-", " ")
-    return BINDS[binding.kind].format(codes=", ".join(binding.codes), missed=missed)
-
-
-def note_text(note: CapacityNote) -> str:
-    """The note with its numbers."""
-    return NOTES[type(note)].format(**vars(note))
+    return message(binding.kind.text, {"codes": ", ".join(binding.codes), "missed": missed})
 
 
 def carried_text(result: CapacityResult) -> str:
@@ -389,20 +346,20 @@ def carried_text(result: CapacityResult) -> str:
 
 
 def p99_text(p99_ms: Estimate) -> str:
-    """`3.59 [3.55, 3.63] ms`."""
+    """`3.59 ms (3.55 to 3.63)`."""
     if not math.isfinite(p99_ms.mid):
         return "none: more than 1% of the requests failed"
-    return f"{estimate_text(p99_ms)} ms"
+    return estimate_text(p99_ms, unit=" ms")
 
 
 def available_text(result: CapacityResult) -> str:
-    """`99.95% [99.81%, 100%] of 72,000 requests in 6 trials`; without a failure, how rare unseen failures may be."""
+    """`99.95% (99.81% to 100%) of 72,000 requests in 6 trials`; without a failure, how rare unseen failures may be."""
     if result.available is None:
         return DASH
     count_text = f"of {result.requests:,} requests in {plural(result.blocks, 'trial')}"
     if result.unseen_share is None:
         low, mid, high = (f"{100 * end:.5g}%" for end in result.available.all)
-        return f"{mid} [{low}, {high}] {count_text}"
+        return f"{mid} ({low} to {high}) {count_text}"
     return (
         f"100% {count_text}; failures that strike fewer than {result.unseen_share:.0%} of such trials could be unseen"
     )
@@ -421,11 +378,10 @@ def request_text(result: CapacityResult) -> str:
         (cost.cpu_ms, "ms of CPU"), (cost.host_cpu_ms, "ms of the host's CPU"), (cost.host_energy_j, "J"),
         (cost.body_mib, "MiB of bodies"),
     )  # fmt: skip
-    return ", ".join(f"{estimate_text(estimate)} {unit}" for estimate, unit in figures if estimate) or "unknown"
+    return ", ".join(estimate_text(estimate, unit=f" {unit}") for estimate, unit in figures if estimate) or "unknown"
 
 
 def estimate_text(estimate: Estimate, number: Callable[[float], str] = "{:.3g}".format, unit: str = "") -> str:
-    """`0.045 [0.044, 0.046]`; without the brackets where there is no interval."""
-    text, has_interval = f"{number(estimate.mid)}{unit}", estimate.low and math.isfinite(estimate.high)
-    low, high = (number(estimate.low), number(estimate.high)) if has_interval else ("", "")
-    return text if low == high else f"{text} [{low}, {high}]"
+    """`0.045 (0.044 to 0.046)`; the value alone where there is no interval."""
+    is_known = estimate.low and math.isfinite(estimate.high) and number(estimate.low) != number(estimate.high)
+    return spread(estimate.mid, (estimate.low, estimate.high) if is_known else None, number, unit)

@@ -3,16 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from vmtoll.model.agreement import Agreement, AgreementReason, MetricResult, RunComparison, ScenarioResult, Status
+from vmtoll.model.agreement import Agreement, AgreementReason, MetricResult, RunComparison, ScenarioResult
 from vmtoll.report.words import Sides, digits, labels_of, percent, plural, verdict_text
-
-STATUSES = {
-    Status.REPRODUCED: "reproduced",
-    Status.IDENTICAL: "identical",
-    Status.NOT_REPRODUCED: "not reproduced",
-    Status.INCONCLUSIVE: "inconclusive",
-    Status.NOT_COMPARABLE: "not comparable",
-}
 
 
 def lines(result: RunComparison) -> Iterator[str]:
@@ -20,20 +12,20 @@ def lines(result: RunComparison) -> Iterator[str]:
     labels = labels_of(dict.fromkeys(scenario.scenario for scenario in result.scenarios))
     for scenario in result.scenarios:
         label = f"{labels[scenario.scenario]} on {scenario.arm}"
-        yield f"{label}: {STATUSES[scenario.status]} ({scenario_reason(scenario)})"
+        yield f"{label}: {scenario.status.text} ({scenario_reason(scenario)})"
         for fact in scenario.facts:
             yield f"    {fact.fact}: {_shortened(fact.published)} → {_shortened(fact.again)}"
         for name, metric in scenario.metrics.items():
             sides = _sides(scenario)
             texts = " → ".join(dict.fromkeys(verdict_text(v, sides) for v in (metric.published, metric.again)))
-            yield f"    {name}: {STATUSES[metric.agreement.status]}: {texts}{_ratios(metric, sides)}"
+            yield f"    {name}: {metric.agreement.status.text}: {texts}{_ratios(metric, sides)}"
             if metric.agreement.status is not scenario.status or metric.agreement.why is AgreementReason.IMPRECISE:
                 yield f"        {metric_reason(metric, sides)}"
         if scenario.other_differences and not scenario.facts:
             yield f"    other differences: {', '.join(fact.fact for fact in scenario.other_differences)}"
     if result.published.run_id == result.again.run_id:
-        yield f"both are run {result.published.run_id}: that its copies agree reproduces nothing"
-    yield ", ".join(f"{count} {STATUSES[status]}" for status, count in result.counts.items())
+        yield f"both are run {result.published.run_id}: agreement between copies of one run reproduces nothing"
+    yield ", ".join(f"{count} {status.text}" for status, count in result.counts.items())
 
 
 def scenario_reason(scenario: ScenarioResult) -> str:
@@ -43,7 +35,7 @@ def scenario_reason(scenario: ScenarioResult) -> str:
     if scenario.why is AgreementReason.METRICS:
         return ", ".join(name for name, m in scenario.metrics.items() if m.agreement.status is scenario.status)
     first = next(iter(scenario.metrics.values()), None)
-    return metric_reason(first, _sides(scenario)) if first else _WHY[scenario.why]
+    return metric_reason(first, _sides(scenario)) if first else scenario.why.text
 
 
 def _sides(scenario: ScenarioResult) -> Sides:
@@ -55,9 +47,9 @@ def metric_reason(result: MetricResult, sides: Sides) -> str:
     agreement = result.agreement
     match agreement.why:
         case AgreementReason.CLAIMS_NOTHING:
-            return f"{_WHY[agreement.why]}: {verdict_text(result.published, sides)}"
+            return f"{agreement.why.text}: {verdict_text(result.published, sides)}"
         case AgreementReason.NO_RESULT:
-            return f"{_WHY[agreement.why]}: {verdict_text(result.again, sides)}"
+            return f"{agreement.why.text}: {verdict_text(result.again, sides)}"
         case AgreementReason.SIZE_CHANGED:
             return (
                 f"the ratio {_quotient(sides)} changed {_change(agreement)}, tolerance {percent(agreement.tolerance)}"
@@ -66,22 +58,7 @@ def metric_reason(result: MetricResult, sides: Sides) -> str:
             start = f"the ratio {_quotient(sides)} changed {_change(agreement)} {_interval(agreement)}"
             return f"{start}, tolerance {percent(agreement.tolerance)}; {_needed_text(agreement)}"
         case why:
-            return _WHY[why]
-
-
-_WHY = {
-    AgreementReason.SAME: "the sizes agree",
-    AgreementReason.BOUND_HOLDS: "the size keeps the published bound",
-    AgreementReason.BOUND_BROKEN: "the size contradicts the bound",
-    AgreementReason.CLAIM_CHANGED: "the direction changed",
-    AgreementReason.NO_INTERVAL: "a run of a single block has no interval",
-    AgreementReason.CLAIMS_NOTHING: "the first run has no result to reproduce",
-    AgreementReason.NO_RESULT: "the second run has no result",
-    AgreementReason.FACTS_DIFFER: "facts differ",
-    AgreementReason.ONLY_IN_THE_FIRST: "only in the first run",
-    AgreementReason.ONLY_IN_THE_SECOND: "only in the second run",
-    AgreementReason.NO_FIGURE: "the first run has no figure to reproduce",
-}
+            return why.text
 
 
 def _change(agreement: Agreement) -> str:
@@ -101,7 +78,7 @@ def _is_small(ratio: float) -> bool:
 
 def _interval(agreement: Agreement) -> str:
     ends = agreement.change and agreement.change.ends
-    return f"[{_factor(ends[0])}, {_factor(ends[1])}]" if ends else ""
+    return f"({_factor(ends[0])} to {_factor(ends[1])})" if ends else ""
 
 
 def _needed_text(agreement: Agreement) -> str:

@@ -88,8 +88,8 @@ def render(run: Run, analysis: RunAnalysis) -> str:
         emulated=[arm for arm in run.guests if run.accelerator(arm) is Accelerator.TCG],
         kvm_module=_kvm_module(run),
         link=_link(run),
-        accelerators=_by_text(run, lambda arm: words.ACCELERATORS[run.accelerator(arm)]),
-        hardware=_by_text(run, lambda arm: words.HARDWARE[run.hardware(arm)]),
+        accelerators=_by_text(run, lambda arm: run.accelerator(arm).text),
+        hardware=_by_text(run, lambda arm: run.hardware(arm).text),
         findings=finding_counts(run, analysis),
         reliability=[
             (labels[c.scenario] + (f" · {c.arm}" if has_several_arms else ""), c.reliability)
@@ -183,7 +183,7 @@ def _mib(value: Any) -> str:
 
 
 def _limiter(value: Any) -> str:
-    return words.LIMITERS[None if value is None else Limiter(value)]
+    return words.DASH if value is None else Limiter(value).text
 
 
 def _time_columns(name: str) -> tuple[str, ...]:

@@ -128,7 +128,7 @@ def _check_parameters(file: Path, declared: Mapping[str, Mapping[str, str]], par
             raise LoadError(f"{file}: no parameter {key!r} to set; there are: {declared_names}")
         default = declared[key]["default"]
         if default.replace(".", "", 1).isdigit() and not isinstance(value, int | float):
-            raise LoadError(f"{file}: {key}: {value!r} is no number; give one, such as {default}")
+            raise LoadError(f"{file}: {key}: {value!r} is not a number; give one, such as {default}")
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class ExperimentSection:
         if accelerator is Accelerator.NONE:
             machine = "a container, its machine" if self.run.manifest.lab == "embedded" else "no guest, hardware"
             return f"{arm}: {machine} {hardware}"
-        return f"{arm}: {words.ACCELERATORS[accelerator]}, hardware {hardware}"
+        return f"{arm}: {accelerator.text}, hardware {hardware}"
 
 
 def write_page(runs: Sequence[tuple[Run, RunAnalysis]], output: Path) -> Path:
@@ -93,7 +93,7 @@ def _chart(run: Run, analysis: RunAnalysis, anchor: str) -> tuple[str, Chart, Ma
 def _sentence(sections: Sequence[ExperimentSection]) -> str:
     total = Counter(claim.outcome for section in sections for claim in section.analysis.claims)
     experiments = len({section.run.manifest.experiment.name for section in sections if section.analysis.claims})
-    outcomes = ", ".join(f"{total[outcome]} {text}" for outcome, text in words.OUTCOMES.items())
+    outcomes = ", ".join(f"{total[outcome]} {outcome.text}" for outcome in Outcome)
     return (
         f"Of {words.plural(total.total(), 'published claim')} in {words.plural(experiments, 'experiment')}: {outcomes}."
     )

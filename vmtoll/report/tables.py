@@ -13,8 +13,10 @@ from vmtoll.analysis.limiters import limiter
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.schema import names
 from vmtoll.model.columns import COLUMNS, flat_scenario
-from vmtoll.model.finding import FINDINGS, Code, Influence, Role, Validity
+from vmtoll.model.facts import LABELS
+from vmtoll.model.finding import FINDINGS, Code, FindingKind, Role, Validity
 from vmtoll.model.percentiles import FEWEST
+from vmtoll.model.runtime import runtime_text
 from vmtoll.model.table import Cell, columns_of
 from vmtoll.model.trial import CROSSCHECK, Arm, Scenario, TrialRecord
 from vmtoll.model.verdict import RunAnalysis, Share
@@ -97,27 +99,10 @@ RESULTS: Mapping[str, Callable[[Run, RunAnalysis], Iterator[dict[str, Cell]]]] =
 }
 
 
-@dataclass(frozen=True)
-class FindingCounts:
-    """A gate that fired, and in how many trials of each arm."""
-
-    code: Code
-    severity: Validity
-    influence: Influence
-    meaning: str
-    trials: dict[Arm, int]
-
-
-def finding_counts(run: Run, analysis: RunAnalysis) -> list[FindingCounts]:
-    """One row per code that any trial has, the most frequent first."""
+def finding_counts(run: Run, analysis: RunAnalysis) -> list[tuple[Code, FindingKind, dict[Arm, int]]]:
+    """(code, its kind, the trials of each arm with it) for each code that any trial has, the most frequent first."""
     return [
-        FindingCounts(
-            code,
-            FINDINGS[code].severity,
-            FINDINGS[code].influence,
-            FINDINGS[code].meaning,
-            {arm: sum(code in trial.codes for trial in run.trials if trial.arm == arm) for arm in run.arms},
-        )
+        (code, FINDINGS[code], {a: sum(code in t.codes for t in run.trials if t.arm == a) for a in run.arms})
         for code in analysis.findings
     ]
 
@@ -147,15 +132,12 @@ def availability(run: Run) -> list[AvailabilityRow]:
     ]
 
 
-HOST_FACTS = {
-    "role": "role", "environment": "environment", "virtualization": "virtualization", "hardware": "hardware below",
-    "hypervisor": "hypervisor shown by", "kvm_modules": "KVM modules", "container": "container",
-    "release": "operating system", "kernel": "kernel", "cpu_model": "CPU", "cpus_allowed": "CPUs allowed",
-    "memory_kib": "memory, KiB", "clock_source": "clock source", "cpu_latency_us": "idle CPUs wake up within, µs",
-    "governor": "governor", "smt": "SMT", "numa_nodes": "NUMA nodes",
-    "microcode": "microcode", "mitigations": "mitigations", "nic": "NIC", "workers": "workers",
-    "qemu_version": "QEMU", "libvirt_version": "libvirt", "cmdline": "kernel command line",
-}  # fmt: skip
+# Facts in the table of machines, in this order.
+HOST_FACTS = (
+    "role", "environment", "virtualization", "hardware", "hypervisor", "kvm_modules", "container", "runtime",
+    "release", "kernel", "cpu_model", "cpus_allowed", "memory_kib", "clock_source", "cpu_latency_us", "governor", "smt",
+    "numa_nodes", "microcode", "mitigations", "nic", "workers", "qemu_version", "libvirt_version", "cmdline",
+)  # fmt: skip
 
 ROLES = {"sut": "machine under test", "kvm_host": "KVM host"}
 
@@ -163,9 +145,15 @@ ROLES = {"sut": "machine under test", "kvm_host": "KVM host"}
 def host_facts(run: Run) -> list[tuple[str, list[str]]]:
     """(fact, one text per machine); facts that no machine states are left out."""
     machines = [facts.recorded for facts in run.hosts.values()]
-    rows = [(label, [recorded.get(key) for recorded in machines]) for key, label in HOST_FACTS.items()]
-    rows[0] = (rows[0][0], [ROLES.get(str(role), role) for role in rows[0][1]])
+    rows = [(LABELS[key], [_fact(key, recorded) for recorded in machines]) for key in HOST_FACTS]
     return [(label, [_fact_text(v) for v in values]) for label, values in rows if not all(map(_is_empty, values))]
+
+
+def _fact(key: str, recorded: Mapping[str, Any]) -> Any:
+    value = recorded.get(key)
+    if key == "runtime":
+        return runtime_text(value or {})
+    return ROLES.get(str(value), value) if key == "role" else value
 
 
 def _is_empty(value: Any) -> bool:

@@ -9,7 +9,7 @@ from rich.text import Text
 from vmtoll.analysis.claims import count_outcomes
 from vmtoll.analysis.run import Run
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, METRICS, TAIL, THROUGHPUT, Metric
-from vmtoll.model.trial import Arm, MachineKind
+from vmtoll.model.trial import Arm
 from vmtoll.model.verdict import Comparison, Kind, RunAnalysis, Verdict
 from vmtoll.report import words
 from vmtoll.report.density import sentences
@@ -84,14 +84,14 @@ def _basis(run: Run, analysis: RunAnalysis) -> Iterator[str]:
         yield f"incomplete: {sum(analysis.counts.values())} of {analysis.planned} trials"
     if others := dict.fromkeys(str(comparison.arm) for comparison in analysis.comparisons):
         kinds = {run.kind(comparison.arm) for comparison in analysis.comparisons}
-        are_guests = kinds == {MachineKind.GUEST} != {run.kind(run.baseline)}
-        arms_text = f"{len(others)} {'guests' if are_guests else 'others'}"
+        kind = next(iter(kinds)) if len(kinds) == 1 and {run.kind(run.baseline)} != kinds else None
+        arms_text = f"{len(others)} {words.several(kind.value) if kind else 'others'}"
         container = " (a container)" if run.is_container_as_metal(run.baseline) else ""
         yield f"{_head(run, run.baseline)}{container} and {arms_text if len(others) > 1 else next(iter(others))}"
     yield from words.headline(analysis).basis
     if analysis.claims:
         outcomes = count_outcomes(analysis.claims).items()
-        counts = ", ".join(f"{count} {words.OUTCOMES[outcome]}" for outcome, count in outcomes if count)
+        counts = ", ".join(f"{count} {outcome.text}" for outcome, count in outcomes if count)
         yield f"of {words.plural(len(analysis.claims), 'published claim')} {counts}"
 
 

@@ -102,7 +102,8 @@ def _check_target(file: Path, key: str, name: str, guest: Host, inventory: Inven
     target, source = inventory.kvm_hosts.get(name), inventory.kvm_host(guest)
     if target is None:
         raise ExperimentError(
-            f"{key}: {name!r} is no host of the inventory's group `kvm_hosts`; add it there, or name one of them", file
+            f"{key}: {name!r} is not in the inventory's group `kvm_hosts`; add it there, or name a host of that group",
+            file,
         )
     if source is not None and (target is source or target.argv() == source.argv()):
         raise ExperimentError(f"{key}: {guest.name} runs on {name} already; name another KVM host", file)
@@ -162,7 +163,7 @@ def _check_boots(inventory: Inventory) -> None:
     for host in (*inventory.under_test, *inventory.kvm_hosts.values()):
         if host.vars.tuning and not host.is_local:
             raise InventoryError(
-                f"{host.name}: what `vmtoll tune` sets (vmtoll_tuning) is gone after a boot; use boots: 1, or make the "
+                f"{host.name}: what `vmtoll tune` sets (vmtoll_tuning) is lost at a reboot; use boots: 1, or make the "
                 "settings part of the machine"
             )
 
@@ -192,7 +193,7 @@ def _one_boot_of_experiment(resolved: Resolved, boots: int) -> OneBoot | None:
     if boots < FEWEST_BOOTS:
         return OneBoot(why=f"{experiment.blocks} blocks are too few for {FEWEST_BOOTS} boots")
     if experiment.until and experiment.blocks % boots:
-        return OneBoot(why=f"{experiment.blocks} blocks up to the first look are no multiple of {boots}")
+        return OneBoot(why=f"{experiment.blocks} blocks up to the first look are not a multiple of {boots}")
     return None
 
 

@@ -55,7 +55,7 @@ def check_users(path: Path, key: str, users: int | list[int], workloads: Sequenc
         counts = listed(workload.users) if isinstance(workload, ClosedWorkload | MailWorkload) else []
         for count in listed(users):
             if count not in counts:
-                users_text = f"has {', '.join(map(str, counts))}" if counts else "is no closed loop"
+                users_text = f"has {', '.join(map(str, counts))}" if counts else "is not a closed loop"
                 raise ExperimentError(f"{key}: {count}: the workload {workload.name} {users_text}", path)
 
 

@@ -34,8 +34,8 @@ def check(path: Path, experiment: Experiment) -> None:
     other_keys = ("service", "during", "tuning_steps", "claims", "users", "explain")
     if any(getattr(experiment, key) for key in other_keys):
         raise ExperimentError(
-            "density: goes with neither service, during, tuning_steps, claims, users nor explain; use an "
-            "experiment of its own",
+            "density: goes with neither service, during, tuning_steps, claims, users nor explain; use a "
+            "separate experiment",
             path,
         )
     for name in (name for name in experiment.environments if experiment.kind_of(name) is not MachineKind.GUEST):
@@ -76,15 +76,15 @@ def _check_tile(path: Path, where: str, workload: Workload, *, is_mail: bool) ->
         return
     if is_mail:
         raise ExperimentError(
-            f"{where}: server: {name} is for pages, which run on that of `servers`; leave it out", path
+            f"{where}: server: {name} is for pages, which run on the server in `servers`; leave it out", path
         )
     if not isinstance(workload, RateWorkload) or workload.tool != "vegeta":
         raise ExperimentError(
-            f"{where}: {name} is no open loop of vegeta at one rate (`kind: rate`); choose another", path
+            f"{where}: {name} is not an open loop of vegeta at one rate (`kind: rate`); choose another", path
         )
     if workload.loads[0].kind is not LoadKind.RATE:
         raise ExperimentError(
-            f"{where}: {name} has a share of a capacity; a guest needs a load of its own, `rate_rps`", path
+            f"{where}: {name} has a share of a capacity; each guest needs its own load, `rate_rps`", path
         )
     if workload.cold or workload.neighbour or workload.is_spread or workload.client == "localhost" or workload.cores:
         raise ExperimentError(

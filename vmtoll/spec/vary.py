@@ -34,7 +34,7 @@ def expand(document: Mapping[str, Any]) -> Mapping[str, Any]:
         if not isinstance(values, list) or not values:
             raise ValueError(f"vary.{factor}: give a list of values")
         if numbers := [value for value in values if isinstance(value, float)]:
-            raise ValueError(f"vary.{factor}: {numbers[0]} is a number, of which YAML drops zeros; quote it")
+            raise ValueError(f"vary.{factor}: {numbers[0]} is a number, and YAML drops its zeros; quote it")
         _check_factor(str(factor), values)
     of, values_of = str(environments[0]), {str(factor): _values(values) for factor, values in factors.items()}
     of_profile = {factor: values for factor, values in values_of.items() if factor in profile_keys()}
@@ -103,7 +103,8 @@ def varied(
             raise ValueError(f"vary: two combinations would be named {name}; give them profiles or `changes`")
         if len(name) > _LONGEST_NAME:
             raise ValueError(
-                f"vary: the name {name} is longer than {_LONGEST_NAME} characters; give this guest a profile of its own"
+                f"vary: the name {name} is longer than {_LONGEST_NAME} characters; write a separate profile for this "
+                "guest"
             )
         if of_profile:
             profiles[machine] = {"of": of, "keys": of_profile}

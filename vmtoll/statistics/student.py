@@ -38,7 +38,7 @@ def mean_of(values: Sequence[float] | Floats) -> Mean:
     """Estimate the mean of `values`, shape (n,). Raises ValueError when they are empty or not finite."""
     figures = np.asarray(values, dtype=float)
     if figures.ndim != 1 or figures.size == 0 or not np.isfinite(figures).all():
-        raise ValueError("expected a non-empty list of finite figures")
+        raise ValueError("expected a non-empty list of finite numbers")
     n, mean = int(figures.size), float(figures.mean())
     if n == 1:
         return Mean(n, mean, None, None)

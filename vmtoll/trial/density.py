@@ -61,7 +61,7 @@ class TileLoad:
     def mail_load(self) -> MailLoad:
         """Sessions for a mail server; its password exists for this trial only."""
         if not isinstance(self.workload, MailWorkload):
-            raise ToolError(f"{self.workload.name} is no mail")
+            raise ToolError(f"{self.workload.name} is not a mail workload")
         return replace(mail.first_load(self.driver, self.workload, self.sut.host), rate_rps=self.rate_rps)
 
     def load(self, duration_s: float, label: str) -> OpenLoad | MailLoad:

@@ -164,7 +164,7 @@ def governor(host: Host, value: str) -> dict[str, str]:
 def irq_affinity(host: Host, value: str) -> dict[str, str]:
     present, keys = host.read(f"{CPU}/present") or "0", host.files(IRQS)
     if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", value) or not cpus(value) <= cpus(present):
-        raise UnsupportedSettingError(f"irq_affinity: {value} is no list of CPUs of this host, which has {present}")
+        raise UnsupportedSettingError(f"irq_affinity: {value} is not a list of CPUs of this host, which has {present}")
     if not keys:
         raise UnsupportedSettingError("irq_affinity: there are no interrupts to move here; leave it out")
     # Equal sets stay as the kernel writes them.

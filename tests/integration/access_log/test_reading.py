@@ -69,7 +69,7 @@ def test_nothing_of_the_texts_gets_out(tmp_path: Path, words: tuple[str, ...]) -
         assert json.loads(done.stdout) == json.loads(written["from-log.summary.json"])
     else:
         assert "304 lines" in said
-        assert "304, of which 3 malformed (line 302, line 303, line 304)" in said
+        assert "304, 3 of them malformed (line 302, line 303, line 304)" in said
 
 
 def test_what_duckdb_says_of_a_log_is_not_passed_on(tmp_path: Path) -> None:

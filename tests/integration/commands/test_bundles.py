@@ -24,7 +24,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_bundle_compares_with_its_own_run(bundle: Path) -> None:
     done = vmtoll("compare", bundle, DEMO)
     assert done.returncode == 0, done.stderr
-    said = [f"both are run {DEMO.name}: that its copies agree reproduces nothing", "4 identical"]
+    said = [f"both are run {DEMO.name}: agreement between copies of one run reproduces nothing", "4 identical"]
     assert done.stdout.splitlines()[-2:] == said
     found = json.loads(vmtoll("compare", DEMO, bundle, "--json").stdout)
     assert found["counts"] == {"identical": 4}

@@ -135,7 +135,7 @@ def test_settings_that_a_host_lacks_are_named_before_any_change(root: Path) -> N
     for lack in (
         "governor: this host does not govern its clock rate",
         "smt/control is notsupported",
-        "irq_affinity: 0-7 is no list of CPUs of this host, which has 0-3",
+        "irq_affinity: 0-7 is not a list of CPUs of this host, which has 0-3",
         "`modprobe kvm_intel`",
     ):
         assert lack in said["msg"]

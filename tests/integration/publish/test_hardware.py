@@ -24,7 +24,9 @@ def test_the_bundle_is_marked_emulated_hardware(tmp_path: Path) -> None:
     (run / "hosts.json").write_text(json.dumps(hosts))
     bundle = publish(run, tmp_path / "bundle")
     text = (bundle / "README.md").read_text(encoding="utf-8")
-    sentence = "**KVM on emulated hardware: shows that the path works, not what KVM costs.** Software (TCG) emulates"
+    sentence = (
+        "**KVM on emulated hardware: the run shows that everything works, not what KVM costs.** Software (TCG) emulates"
+    )
     assert text.index(sentence) < text.index("## Method")
     assert "Lab: embedded (metal is a container on the kernel of the lab's machine)" in text
     for table in ("trials", "summaries", "verdicts"):

@@ -111,7 +111,7 @@ def test_a_run_under_kvm_on_emulated_hardware_bears_the_sentence(browser: webdri
     add_run(tmp_path / "results", Truth({"nginx": 0.2}, hardware=Hardware.EMULATED), *A.split("/"))
     add_run(tmp_path / "results", Truth({"nginx": 0.9}), *B.split("/"))
     site = write_site(tmp_path / "results", tmp_path / "site").as_uri()
-    sentence = "KVM on emulated hardware: shows that the path works, not what KVM costs."
+    sentence = "KVM on emulated hardware: the run shows that everything works, not what KVM costs."
     browser.get(site)
     native, emulated = rows(browser)
     assert sentence in emulated and "kvm-default: emulated (its " in emulated

@@ -108,7 +108,7 @@ def test_no_heading_is_empty(name: str, load: Load, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [pytest.param("capacity", marks=pytest.mark.long), "metal_vs_kvm"])
 def test_kvm_on_emulated_hardware_is_reported(name: str, tmp_path: Path) -> None:
     run = make_run(tmp_path, Truth({"nginx": 0.2}, blocks=2, hardware=Hardware.EMULATED))
-    check(execute(name, run), ["KVM on emulated hardware: shows that the path works, not what KVM costs."])
+    check(execute(name, run), ["KVM on emulated hardware: the run shows that everything works, not what KVM costs."])
 
 
 def test_terms_of_the_outputs_link_to_the_glossary(pages: Mapping[str, Path]) -> None:
@@ -151,7 +151,7 @@ def test_parameters_take_the_place_of_the_notebooks_own(sweep: Path, vmtoll: Vmt
             " SPARE, GUESTS_PER_HOST, HOST_COST_PER_HOUR, WATTS\n",
         ),
         ("RUN=elsewhere", "no parameter 'RUN' to set; there are: RATE_RPS, "),
-        ("RATE_RPS=fast", "RATE_RPS: 'fast' is no number; give one, such as 2000"),
+        ("RATE_RPS=fast", "RATE_RPS: 'fast' is not a number; give one, such as 2000"),
         ("RATE_RPS", "--set RATE_RPS: give NAME=VALUE, as in --set RATE_RPS=500"),
         ("RATE_RPS=[1", "'[1' is not valid JSON or YAML; quote it"),
     ],

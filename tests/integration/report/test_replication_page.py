@@ -119,4 +119,4 @@ def test_the_chart_has_each_ratio_that_has_figures(tmp_path: Path) -> None:
     assert len(parts) == 2
     assert parts[0].startswith("1, nginx is faster: 3.00 published, 1.06")
     assert parts[1].startswith("3, without published figures: 1.06")
-    assert chart.caption.endswith("prints no figures.")
+    assert chart.caption.endswith("prints no values.")

@@ -103,7 +103,7 @@ def test_the_terminal_counts_the_others(tmp_path: Path, truth: Truth, said: str)
 def test_several_arms_of_which_nothing_is_shown(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path, Truth({"nginx": 1.0}, metal=False, guests=("a", "b", "c"), noise=0.5)))
     assert words.headline(analyse(run)).answers[0].text == (
-        "No difference in requests per second from a is shown beyond chance in 2 comparisons."
+        "Requests per second against a, 2 comparisons: undecided in 2."
     )
 
 

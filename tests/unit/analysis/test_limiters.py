@@ -114,4 +114,4 @@ def test_each_side_of_a_row_has_its_limiter(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limiter", Limiter)
 def test_every_limiter_has_words(limiter: Limiter) -> None:
-    assert words.LIMITERS[limiter]
+    assert limiter.text

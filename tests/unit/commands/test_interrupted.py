@@ -18,12 +18,12 @@ RUN = Path("results/tiny/20261126T000000Z-beef")
         ("run", KeyboardInterrupt(), "vmtoll: interrupted\n"),
         (
             "run", RunInterruptedError(RUN),
-            f"vmtoll: interrupted; what was measured is kept, go on with vmtoll run tiny --resume {RUN}\n",
+            f"vmtoll: interrupted; the results so far are kept: continue with vmtoll run tiny --resume {RUN}\n",
         ),
-        ("demo", RunInterruptedError(RUN), f"go on with vmtoll run tiny --resume {RUN}\n"),
-        ("replay", RunInterruptedError(RUN), f"what was measured is kept, go on with --resume {RUN}\n"),
+        ("demo", RunInterruptedError(RUN), f"continue with vmtoll run tiny --resume {RUN}\n"),
+        ("replay", RunInterruptedError(RUN), f"the results so far are kept: continue with --resume {RUN}\n"),
         ("campaign", KeyboardInterrupt(), "vmtoll: interrupted\n"),
-        ("campaign", RunInterruptedError(RUN), "what was measured is kept, the same command goes on with it\n"),
+        ("campaign", RunInterruptedError(RUN), "the results so far are kept: run the same command again to continue\n"),
     ],
 )  # fmt: skip
 def test_what_is_kept_is_said_where_something_is(

@@ -97,7 +97,10 @@ BLOCK = BlockEnded(1, 6, {Validity.VALID: 8, Validity.SUSPECT: 2}, 240.0)
         ),
         (
             LookEnded(LOOK.model_copy(update={"open": [], "narrow": 3}), None, Stop.NARROW),
-            ["look: after 6 blocks 0 of 5 comparisons are open; all others are decided or known well enough"],
+            [
+                "look: after 6 blocks 0 of 5 comparisons are open; every comparison that blocks decide is decided or "
+                "known closely enough"
+            ],
         ),
         (RunEnded(Path("/r/tiny/1"), [RECORD]), ["1 trial: 1 valid, 0 suspect, 0 invalid", "done: /r/tiny/1"]),
     ],

@@ -75,7 +75,7 @@ def test_the_disks_that_are_copied() -> None:
     [
         (source(DOMAIN.replace("</devices>", "<hostdev/></devices>")), target(), "a device of its host passed through"),
         (source(snapshot_list="monday\n"), target(), "libvirt moves no guest with a snapshot; delete monday"),
-        (source(DOMAIN.replace("type='file' device='disk'", "type='block'")), target(), "its disk vda is no file of"),
+        (source(DOMAIN.replace("type='file' device='disk'", "type='block'")), target(), "disk vda is not a file that"),
         (source(), target(sh="/images/cd.iso\n"), "big2 has no /usr/share/OVMF/OVMF_CODE.fd, which web1 needs to run"),
         (source(), target(list="web1\n"), "big2 has a guest of the name web1 already"),
         (source(), target(**{"/sys/class/net": "lo\n"}), "big2 has no br0"),

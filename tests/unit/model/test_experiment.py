@@ -25,11 +25,17 @@ KEYS: dict[str, Any] = {
         ),
         (
             {"changes": {"a": {"sysctls": {"swappiness": 1}}}},
-            "'swappiness' is no kernel parameter; give its whole name",
+            "'swappiness' is not a kernel parameter; give its full name",
         ),
-        ({"changes": {"a": {"sysctls": {"vm.swappiness": None}}}}, "vm.swappiness: None is no value of a kernel param"),
-        ({"changes": {"a": {"sysctls": {"vm.swappiness": ""}}}}, "vm.swappiness: '' is no value of a kernel param"),
-        ({"changes": {"a": {"sysctls": {"vm.swappiness": True}}}}, "vm.swappiness: True is no value of a kernel param"),
+        (
+            {"changes": {"a": {"sysctls": {"vm.swappiness": None}}}},
+            "vm.swappiness: None is not a value of a kernel param",
+        ),
+        ({"changes": {"a": {"sysctls": {"vm.swappiness": ""}}}}, "vm.swappiness: '' is not a value of a kernel param"),
+        (
+            {"changes": {"a": {"sysctls": {"vm.swappiness": True}}}},
+            "vm.swappiness: True is not a value of a kernel param",
+        ),
         (
             {
                 "environments": ["metal", "a"],

@@ -62,7 +62,7 @@ def test_boots_go_on_with_as_many_blocks_each() -> None:
     ("keys", "complaint"),
     [
         ({"blocks": 4, "purpose": "smoke"}, "blocks: 4 is below 6, the fewest at which `until` may look"),
-        ({"blocks": 7, "boots": 2}, "7 is no multiple of 2; change blocks or boots"),
+        ({"blocks": 7, "boots": 2}, "7 is not a multiple of 2; change blocks or boots"),
     ],
 )
 def test_too_few_blocks_and_boots_of_unequal_length_are_refused(keys: dict[str, object], complaint: str) -> None:

@@ -124,9 +124,9 @@ def lines(run: Run) -> Sections:
     return {
         "A plan": {"as the terminal shows it": capacity.lines(planning)},
         "What is below": {
-            "an emulated guest": fact("shape only", emulated),
+            "an emulated guest": fact("not a measurement", emulated),
             "an emulated guest gives no number": fact("guests needed", emulated),
-            "emulated hardware": fact("shape only", replace(guest, hardware=Hardware.EMULATED)),
+            "emulated hardware": fact("not a measurement", replace(guest, hardware=Hardware.EMULATED)),
             "nested KVM": fact("hardware", replace(guest, hardware=Hardware.NESTED)),
             "metal beside nested KVM": fact("hardware", replace(metal, hardware=Hardware.NESTED)),
         },
@@ -142,7 +142,7 @@ def lines(run: Run) -> Sections:
             **{limit: capacity.binding_text(LIMITS.get(limit, BindingLimit(limit))) for limit in Limit},
             "growth": capacity.binding_text(BindingLimit(Limit.OBJECTIVE, SloPart.GROWTH)),
         },
-        "A note": {kind.code: capacity.note_text(noted(kind)) for kind in get_args(CapacityNote)},
+        "A note": {kind.code: noted(kind).text for kind in get_args(CapacityNote)},
     }  # fmt: skip
 
 

@@ -190,9 +190,9 @@ def test_findings_are_counted_by_arm_and_failures_by_side(tmp_path: Path) -> Non
         return [row | {"failed": 200, "successful": 19800}] if row["arm"] == BASELINE else [row]
 
     broken = load_run(make_run(tmp_path, Truth(blocks=8, change=change)))
-    (counts,) = finding_counts(broken, analyse(broken))
-    assert (counts.code, counts.severity) == (Code.TOOL_FAILED, Validity.INVALID)
-    assert counts.trials == {BASELINE: 0, CONTROL: 0, GUEST: 2}
+    ((code, kind, counts),) = finding_counts(broken, analyse(broken))
+    assert (code, kind.severity) == (Code.TOOL_FAILED, Validity.INVALID)
+    assert counts == {BASELINE: 0, CONTROL: 0, GUEST: 2}
     rows = {(row.arm, row.tool): row for row in availability(broken)}
     metal, guest = rows[BASELINE, "siege"], rows[GUEST, "siege"]
     assert (metal.share.requests, metal.failed) == (160_000, 1600)

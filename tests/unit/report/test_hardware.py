@@ -1,6 +1,7 @@
 """Every page with a figure of KVM says first what is below KVM; metal of the embedded lab is called a container."""
 
 import json
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def test_the_report_states_it_above_its_headline(tmp_path: Path, hardware: Hardw
     text = html.render(run, analyse(run))
     top, below = text.split("<h1>", 1)
     assert said(top) == {hardware} - {Hardware.NATIVE}
-    assert f"<dt>Hardware below</dt><dd><strong>{words.HARDWARE[hardware]}</strong></dd>" in below  # of all alike
+    assert f"<dt>Hardware below</dt><dd><strong>{hardware.text}</strong></dd>" in below  # of all alike
     if hardware in SHORT:
         assert f"kvm-default against metal (a container), {SHORT[hardware]}<br>" in below
         assert f"kvm-default ({SHORT[hardware]})" in below
@@ -73,6 +74,19 @@ CHANGED = {"tuned": {"of": "metal", "apply": "true"}}
 def test_the_banner_of_the_lab_names_what_is_metal(tmp_path: Path, truth: Truth, start: str) -> None:
     text = words.lab_text(load_run(make_run(tmp_path, truth)))
     assert text.startswith(start) and bool(text) == bool(start)
+
+
+def test_a_container_runtime_is_called_by_its_name(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, Truth(blocks=2, guests=("container",)))
+    hosts = json.loads((folder / "hosts.json").read_text(encoding="utf-8"))
+    for facts in hosts.values():
+        if facts.get("environment") == "container":
+            facts["runtime"] = {"runtime": "runc", "version": "1.1.5"}
+    (folder / "hosts.json").write_text(json.dumps(hosts), encoding="utf-8")
+    run, named = load_run(folder), "a runc container on the host's kernel, version 1.1.5"
+    assert words.runtimes(run) == {"container": named}
+    assert "“container” runs on this machine too" in words.lab_text(run) and "podman" not in words.lab_text(run)
+    assert unescape(html.render(run, analyse(run))).count(named) == 2, "under what the run rests on, and by the machine"
 
 
 def test_an_emulated_guest_is_no_kvm_whatever_is_below_its_host(tmp_path: Path) -> None:

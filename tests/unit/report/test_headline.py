@@ -139,10 +139,10 @@ def test_a_decided_answer_comes_first(tmp_path: Path) -> None:
 
 def test_terms_of_the_headline_are_explained(tmp_path: Path) -> None:
     bounded = analyse(load_run(make_run(tmp_path / "bound", Truth({"nginx": 0.5}, change=limited))))
-    assert {"At least, at most", "A/A difference"} <= {item.word for item in words.explanations(bounded)}
+    assert {"Bound: at least, at most", "A/A difference"} <= {item.word for item in words.explanations(bounded)}
     noisy = analyse(load_run(make_run(tmp_path / "noisy", Truth({"nginx": 0.99}, noise=0.1, aa=False))))
     assert {"Undecided", "A/A difference unknown"} <= {item.word for item in words.explanations(noisy)}
-    assert "At least, at most" not in {item.word for item in words.explanations(noisy)}
+    assert "Bound: at least, at most" not in {item.word for item in words.explanations(noisy)}
 
 
 def test_a_ratio_over_two_decades_is_called_vague() -> None:
@@ -222,15 +222,15 @@ def beside(container: float, **keys: Any) -> Truth:
 def test_a_count_of_verdicts_names_the_arm_of_each(tmp_path: Path) -> None:
     first, *_ = answers(tmp_path, beside(2.0))
     assert first.text == (
-        "In 2 comparisons of requests per second with metal: kvm-default is slower in 1 (0.500×), container is faster "
-        "in 1 (2.00×)."
+        "Requests per second against metal, 2 comparisons: slower on kvm-default in 1 (0.500×), faster on container in "
+        "1 (2.00×)."
     )
 
 
 def test_what_all_blocks_of_one_arm_show_names_it_beside_others(tmp_path: Path) -> None:
     first, *_ = answers(tmp_path, beside(1.0, blocks=2, aa=False))
     assert first.text == (
-        "Requests per second: slower on kvm-default in every block in 1 of 2 comparisons, not shown beyond chance."
+        "Requests per second against metal, 2 comparisons: undecided in 2 (slower in every block in 1 on kvm-default)."
     )
 
 

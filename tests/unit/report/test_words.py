@@ -11,14 +11,18 @@ from pydantic import TypeAdapter
 from tests.support.snapshots import assert_snapshot
 from tests.support.synthetic_run import closed_load, rate_load, share_load
 from vmtoll.analysis.published import Point, figures
+from vmtoll.capacity.limits import Limit
+from vmtoll.capacity.planner import Assumption
 from vmtoll.model.change import Change
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
+from vmtoll.model.message import WithText
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, METRICS, TAIL, THROUGHPUT, Metric
 from vmtoll.model.note import Answered, Attained, Note
 from vmtoll.model.trial import Accelerator, Arm, Scenario
+from vmtoll.model.until import Stop
 from vmtoll.model.verdict import (
     Cause,
     ClaimResult,
@@ -69,10 +73,10 @@ def is_text(text: str) -> bool:
 @pytest.mark.parametrize("code", Code)
 @pytest.mark.parametrize("role", [None, *Role])
 def test_every_finding_has_words(code: Code, role: Role | None) -> None:
-    assert is_text(words.finding_text(Finding(code)))
+    assert is_text(Finding(code).text)
     full = Finding(code, 12.3, 10.0, role, "vegeta", "metal", "rcu_preempt (pid 15)", "10/20")
-    assert is_text(words.finding_text(full))
-    assert ("cross-check" in words.finding_text(full)) == (role is Role.CROSSCHECK)
+    assert is_text(full.text)
+    assert ("cross-check" in full.text) == (role is Role.CROSSCHECK)
 
 
 FINDINGS = {
@@ -242,14 +246,14 @@ def test_labels_are_as_short_as_uniqueness_allows() -> None:
 
 @pytest.mark.parametrize("hardware", Hardware)
 def test_every_hardware_has_words(hardware: Hardware) -> None:
-    assert is_text(words.HARDWARE[hardware])
+    assert is_text(hardware.text)
     assert (hardware in words.KVM_HARDWARE) is (hardware is not Hardware.NATIVE)
     assert bool(words.platform_text(Accelerator.KVM, hardware)) is (hardware is not Hardware.NATIVE)
 
 
 @pytest.mark.parametrize("accelerator", Accelerator)
 def test_every_accelerator_has_words(accelerator: Accelerator) -> None:
-    assert is_text(words.ACCELERATORS[accelerator])
+    assert is_text(accelerator.text)
 
 
 def test_a_control_is_not_its_arm() -> None:
@@ -331,10 +335,9 @@ def test_every_estimator_has_words(used: EstimatorUsed) -> None:
     assert is_text(words.estimator_text(used, 6))
 
 
-def test_every_outcome_shape_and_kind_has_words() -> None:
-    assert set(words.OUTCOMES) == set(Outcome)
-    assert set(words.SHAPES) == set(Shape)
-    assert set(words.KINDS) == set(Kind)
+@pytest.mark.parametrize("code", [*Outcome, *Kind, *ReasonCode, *Assumption, *Limit, *Stop])
+def test_every_code_has_words(code: WithText) -> None:
+    assert code.text
 
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -355,7 +358,7 @@ WAITS_US: dict[str, float | None] = {
 def test_the_sentences() -> None:
     """Each code in a sentence of its own: what it names, which figures it gives, and in which order."""
     sections: dict[str, dict[str, Iterable[str]]] = {
-        "A finding": {name: words.finding_text(finding) for name, finding in FINDINGS.items()},
+        "A finding": {name: finding.text for name, finding in FINDINGS.items()},
         "A verdict": {name: words.verdict_text(judged, SIDES) for name, judged in VERDICTS.items()},
         "More on a verdict": {
             "both arms are named": words.verdict_text(verdict(THROUGHPUT, Kind.SLOWER, 0.88), BOTH_NAMED),

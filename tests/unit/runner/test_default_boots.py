@@ -186,9 +186,9 @@ def test_the_embedded_lab_restarts_guest_and_container(tmp_path: Path) -> None:
         ({"blocks": 8, "until": {"half_width_pct": 2, "at_most_min": 60}}, 4, None),
         ({"blocks": 10, "until": {"half_width_pct": 2, "at_most_min": 60}}, 5, None),
         ({"blocks": 9, "until": {"half_width_pct": 2, "at_most_min": 60}}, 1,
-         "9 blocks up to the first look are no multiple of 4"),
+         "9 blocks up to the first look are not a multiple of 4"),
         ({"blocks": 12, "until": {"half_width_pct": 2, "at_most_min": 60}}, 1,
-         "12 blocks up to the first look are no multiple of 5"),
+         "12 blocks up to the first look are not a multiple of 5"),
     ],
 )  # fmt: skip
 def test_boots_follow_from_the_blocks(tmp_path: Path, keys: dict[str, Any], boots: int, text: str | None) -> None:

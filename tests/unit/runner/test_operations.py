@@ -52,7 +52,7 @@ def test_the_target_is_a_machine_of_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("to", "hosts", "words"),
     [
-        ("client", {}, r"during\.moved\.to: 'client' is no host of the inventory's group `kvm_hosts`; add it there"),
+        ("client", {}, r"during\.moved\.to: 'client' is not in the inventory's group `kvm_hosts`; add it there"),
         ("big1", {}, r"during\.moved\.to: guest runs on big1 already; name another KVM host"),
         ("big2", {"big2": {"ansible_host": "big1"}}, "guest runs on big2 already"),
         ("here", {}, "here is this machine, and other hosts have no address of it; set its vmtoll_migration_uri"),

@@ -93,8 +93,8 @@ def test_the_experiment_of_the_lab() -> None:
         (density({"workload": "site-rate-100", "rate_rps": 3}), "mail needs all three, other tiles none"),
         (density({"workload": "nowhere"}), "density.tiles[0].workload: unknown workload 'nowhere'"),
         (density({"workload": "site-rate-100"}, {**MAIL, "server": "x"}), "density.tiles[1].server: unknown server"),
-        (density({"workload": "site-siege"}), "density.tiles[0]: site-siege is no open loop of vegeta at one rate"),
-        (density({"workload": "site-share"}), "a guest needs a load of its own, `rate_rps`"),
+        (density({"workload": "site-siege"}), "density.tiles[0]: site-siege is not an open loop of vegeta at one rate"),
+        (density({"workload": "site-share"}), "each guest needs its own load, `rate_rps`"),
         (density({"workload": "site-rate-100"}, {"workload": "mail-imap"}), "mail-imap is mail: give its server"),
         (
             density({"workload": "site-rate-100"}, {**MAIL, "workload": "mail-smtp"}),
@@ -108,7 +108,7 @@ def test_the_experiment_of_the_lab() -> None:
         ({"servers": ["nginx", "lighttz"]}, "density: servers: name one"),
         ({"noise_floor": {"environment": "kvm-default", "servers": ["nginx"]}}, "has no A/A control"),
         ({"during": {"do": "pause", "for_s": 1, "at_s": 1}}, "density: goes with neither service, during"),
-        ({"explain": "exits"}, "users nor explain; use an experiment of its own"),
+        ({"explain": "exits"}, "users nor explain; use a separate experiment"),
         (density({"workload": "site-rate-100"}, at_most=0), "density.at_most"),
     ],
 )

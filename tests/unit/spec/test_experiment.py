@@ -60,7 +60,7 @@ def test_a_comparison_has_a_control_unless_it_says_otherwise(
             {"environments": ["metal", "metal-tow"]},
             r"environments\[1\]: unknown environment .* allowed: metal, container, container-host-network, metal-two",
         ),
-        ({"first_answer": "boot"}, r"first_answer: 'boot': must have keys of its own"),
+        ({"first_answer": "boot"}, r"first_answer: 'boot': must be a mapping"),
         ({"workloads": ["tinyy"]}, r"workloads\[0\]: unknown workload 'tinyy' \(did you mean 'tiny'\?\)"),
         ({"blocks": -2}, r"blocks: -2: must be greater than 0"),
         ({"blocks": 2.5}, r"blocks: 2.5: "),

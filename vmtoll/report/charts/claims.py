@@ -3,7 +3,7 @@
 from vmtoll.analysis.run import Run
 from vmtoll.model.verdict import ClaimResult, Estimate, Outcome, RunAnalysis
 from vmtoll.report.plot import GUESTS, INK, SOFT, Chart, SeriesStyle, legend, log_axis, new_figure, row_axis
-from vmtoll.report.words import OUTCOMES, published_text
+from vmtoll.report.words import published_text
 
 ORDER = 5
 COLOURS = {Outcome.CONFIRMED: GUESTS[1], Outcome.REFUTED: GUESTS[0], Outcome.INCONCLUSIVE: SOFT}
@@ -34,10 +34,10 @@ def _chart(shown: list[tuple[int, ClaimResult, Estimate]]) -> Chart:
     axes.set_xlabel("ratio of the two sides, logarithmic")
     row_axis(axes, [str(number) for number, *_ in shown])
     outcomes = dict.fromkeys(claim.outcome for _, claim, _ in shown)
-    styles = [SeriesStyle(f"here: {OUTCOMES[outcome]}", COLOURS[outcome], MARKS[outcome], True) for outcome in outcomes]
+    styles = [SeriesStyle(f"here: {outcome.text}", COLOURS[outcome], MARKS[outcome], True) for outcome in outcomes]
     legend(figure, [SeriesStyle("published", INK, "D", False), *styles])
     caption = "Numbers as in the table of claims. First side ÷ second side; bar: the 95% interval over blocks."
     if any(claim.published_ratio is None for _, claim, _ in shown):
-        caption += " Without a diamond: the source prints no figures."
+        caption += " Without a diamond: the source prints no values."
     texts = [f"{number}, {claim.says}: {published_text(claim)}" for number, claim, _ in shown]
     return Chart.of("Claims: ratios published and here", caption, texts, figure)

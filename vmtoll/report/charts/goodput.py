@@ -1,4 +1,4 @@
-"""Goodput against offered load: where the correct answers within the deadline fall behind the offered rate."""
+"""Rate sweeps: goodput against offered load, and what every further request per second costs in waiting."""
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -6,22 +6,22 @@ from matplotlib.axes import Axes
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.selection import KNEE
 from vmtoll.model.finding import Code, Role
-from vmtoll.model.trial import TrialRecord
+from vmtoll.model.trial import CROSSCHECK, TrialRecord
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.panels import PanelGroup, curves, each_arm, every_trial, grid, line_legend, panel_groups, sweep_curve
-from vmtoll.report.plot import INK, SOFT, Chart, load_axis, log_axis, plain_axis
+from vmtoll.report.plot import INK, SOFT, Chart, latency_axis, load_axis, log_axis, plain_axis
+from vmtoll.report.words import duration
 
-ORDER = 33
 X, Y = "offered_rps", "goodput_rps"
 
 
-def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
+def draw_goodput(run: Run, analysis: RunAnalysis) -> list[Chart]:
     """One chart per rate sweep, one panel per server."""
     sweeps = [group for group in panel_groups(run) if group.is_open and len(group.loads) > 1]
-    return [chart for group in sweeps if (chart := _chart(run, group))]
+    return [chart for group in sweeps if (chart := _goodput(run, group))]
 
 
-def _chart(run: Run, group: PanelGroup) -> Chart | None:
+def _goodput(run: Run, group: PanelGroup) -> Chart | None:
     sweeps = curves(run, group, X, Y)
     if not sweeps:
         return None
@@ -32,7 +32,7 @@ def _chart(run: Run, group: PanelGroup) -> Chart | None:
     for axes, server, item, side in each_arm(run, panels, sweeps):
         steps = sweep_curve(axes, side, X, Y, item)
         steps_sent = steps.drop(unsent_loads(side))
-        best, knee_step = steps.loc[steps[Y].idxmax()], knee(steps_sent)
+        best, knee_step = steps.loc[steps[Y].idxmax()], knee_of(steps_sent)
         if ends_early := knee_step.index.equals(steps_sent.index[-1:]):
             end_before_knee.append(f"{server} on {item.label} ({_why_end(group, steps, steps_sent)})")
         else:
@@ -50,9 +50,9 @@ def _chart(run: Run, group: PanelGroup) -> Chart | None:
     deadline_text = f" within {' or '.join(f'{d:g}' for d in deadlines)} ms" if deadlines else " within the deadline"
     caption = f"Good: correct{deadline_text}, counted from the intended send. One point per trial, "
     caption += "a line through the medians. Dotted diagonal: every request answered in time."
-    caption += f" Ring, the knee: the last rate up to which {KNEE:.0%} came back in time."
+    caption += f" Ring, the knee_of: the last rate up to which {KNEE:.0%} came back in time."
     if end_before_knee:
-        caption += f" The rates end before the knee, so that none is drawn: {', '.join(end_before_knee)}."
+        caption += f" The rates end before the knee_of, so that none is drawn: {', '.join(end_before_knee)}."
     if ceiling:
         caption += f" Dashed grey line: what the link of the client carries, {ceiling:,.0f} bodies per second."
     else:
@@ -61,7 +61,7 @@ def _chart(run: Run, group: PanelGroup) -> Chart | None:
     return Chart.of(title, caption, words, figure, "offered, requests per second", "good answers per second")
 
 
-def knee(steps: pd.DataFrame) -> pd.DataFrame:
+def knee_of(steps: pd.DataFrame) -> pd.DataFrame:
     """The last step up to which every step's goodput is at least KNEE of its offered rate; empty if none is."""
     served = (steps[Y] >= KNEE * steps[X]).cumprod().astype(bool)
     return steps[served].tail(1)
@@ -113,3 +113,35 @@ def _axes(panels: list[Axes], trials: pd.DataFrame, ceiling: float | None) -> No
         log_axis(first.yaxis, least, high, with_zero=bool((trials[Y] <= 0).any()))
     else:
         plain_axis(first.yaxis, high)
+
+
+def draw_knee(run: Run, analysis: RunAnalysis) -> list[Chart]:
+    """One chart per sweep, closed and open loops apart, one panel per server."""
+    sweeps = [group for group in panel_groups(run) if len(group.loads) > 1]
+    return [chart for group in sweeps if (chart := _knee(run, group))]
+
+
+def _knee(run: Run, group: PanelGroup) -> Chart | None:
+    time = "response_time_p99_us" if group.is_open else "service_time_p99_us"
+    for prefix in ("", CROSSCHECK):  # in a closed loop the cross-check's, where the tool logs no latencies
+        x, y = f"{prefix}throughput_rps", prefix + time
+        if sweeps := curves(run, group, x, y):
+            break
+    else:
+        return None
+    figure, panels = grid(list(sweeps))
+    words = []
+    for axes, server, item, side in each_arm(run, panels, sweeps):
+        steps = sweep_curve(axes, side, x, y, item)
+        texts = ", ".join(f"{duration(p99)} at {rps:,.0f}" for rps, p99 in zip(steps[x], steps[y], strict=True))
+        words.append(f"{server} on {item.label}: p99 {texts} requests per second")
+    trials = every_trial(sweeps)
+    load_axis(panels[0].xaxis, float(trials[x].min()), float(trials[x].max()))
+    latency_axis(panels[0].yaxis, float(trials[y].min()), float(trials[y].max()))
+    line_legend(run, figure, sweeps)
+    caption = f"One point per trial, a line through the medians of each load. {group.latency_caption}"
+    title = f"p99 against throughput ({group.kind})"
+    return Chart.of(title, caption, words, figure, "answered, requests per second", "p99")
+
+
+CHARTS = {"goodput": (33, draw_goodput), "knee": (34, draw_knee)}

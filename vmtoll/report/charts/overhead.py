@@ -80,7 +80,7 @@ def _forest(
     if any(verdict.kind is Kind.UNDECIDED for verdict in verdicts):
         caption += " A hollow mark: undecided."
     if absent:
-        caption += f" Without a figure: {', '.join(dict.fromkeys(absent))}."
+        caption += f" Without a value: {', '.join(dict.fromkeys(absent))}."
     note = f" {words.note[:1].upper()}{words.note[1:]}." if words.note else ""
     title = f"Ratio to {run.baseline}: {words.label}"
     return Chart.of(title, caption + note, texts, figure)

@@ -1,6 +1,7 @@
-"""Percentile plot: latency at each percentile, on an axis where each further nine takes the same room."""
+"""Latency of all requests: by percentile, on an axis where each further nine takes the same room, and as ECDF."""
 
 import numpy as np
+from matplotlib.ticker import FixedLocator, PercentFormatter
 
 from vmtoll.analysis.histograms import Floats
 from vmtoll.analysis.run import Run
@@ -9,17 +10,16 @@ from vmtoll.report.panels import PanelGroup, distributions, each_arm, grid, line
 from vmtoll.report.plot import Chart, latency_axis, set_ticks
 from vmtoll.report.words import duration
 
-ORDER = 31
 REQUESTS_BEYOND = 10  # requests that must lie beyond the last percentile that is drawn
 NAMED_PERCENTILES = (50.0, 99.0, 99.9)
 
 
-def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
+def draw_percentiles(run: Run, analysis: RunAnalysis) -> list[Chart]:
     """One chart per load, closed and open loops apart, one panel per server."""
-    return [chart for group in single_loads(run) if (chart := _chart(run, group))]
+    return [chart for group in single_loads(run) if (chart := _percentiles(run, group))]
 
 
-def _chart(run: Run, group: PanelGroup) -> Chart | None:
+def _percentiles(run: Run, group: PanelGroup) -> Chart | None:
     merged = distributions(run, group)
     if not merged:
         return None
@@ -52,3 +52,36 @@ def values_at(values: Floats, counts: Floats, shares: Floats) -> Floats:
     ranks = np.maximum(np.ceil(shares * counts[-1] - 1e-6), 1)
     latencies: Floats = values[np.searchsorted(counts, ranks)]
     return latencies
+
+
+SHARES = np.linspace(0.002, 0.998, 84)
+
+
+def draw_ecdf(run: Run, analysis: RunAnalysis) -> list[Chart]:
+    """One chart per load, closed and open loops apart, one panel per server."""
+    return [chart for group in single_loads(run) if (chart := _ecdf(run, group))]
+
+
+def _ecdf(run: Run, group: PanelGroup) -> Chart | None:
+    merged = distributions(run, group)
+    if not merged:
+        return None
+    figure, panels = grid(list(merged))
+    words, shown_latencies = [], []
+    for axes, server, item, (values, counts) in each_arm(run, panels, merged):
+        latencies = values_at(values, counts, SHARES)
+        axes.plot(latencies, SHARES, color=item.colour, lw=1.6, ls=item.line)
+        shown_latencies += [float(latencies[0]), float(latencies[-1])]
+        quarter, three_quarters = values_at(values, counts, np.array([0.25, 0.75]))
+        half = f"half of the requests between {duration(quarter)} and {duration(three_quarters)}"
+        words.append(f"{server} on {item.label}: {half}")
+    latency_axis(panels[0].xaxis, min(shown_latencies), max(shown_latencies))
+    panels[0].set_ylim(0, 1)
+    panels[0].yaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))
+    panels[0].yaxis.set_major_formatter(PercentFormatter(1))
+    line_legend(run, figure, merged)
+    caption = f"Share of all requests of all trials answered within that time. {group.latency_caption}"
+    return Chart.of(f"Share of requests within a time ({group.text})", caption, words, figure, "latency, logarithmic")
+
+
+CHARTS = {"percentiles": (31, draw_percentiles), "ecdf": (32, draw_ecdf)}

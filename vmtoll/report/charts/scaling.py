@@ -45,7 +45,7 @@ def _chart(run: Run, group: Sequence[Scaling]) -> Chart:
     caption = (
         "One point per trial that is neither client-limited nor link-limited. The line is the Universal Scalability"
         " Law, γN / (1 + σ(N − 1) + κN(N − 1)), fitted to them: σ is contention, a queue for something shared, κ"
-        " coherency, the cost of agreeing, with their 95% intervals over blocks in brackets."
+        " coherency, the cost of agreeing, with their 95% intervals over blocks in parentheses."
     )
     return Chart.of(f"Throughput over {units} ({group[0].tool})", caption, texts, figure, units, "requests per second")
 

@@ -88,7 +88,7 @@ def _chart(run: Run, result: TuningResult, scenario: Scenario, entry: StepMetric
     alt = "; ".join(f"{bar.name}: {bar.text}" for bar in bars)
     return Chart(
         f"Gain of each step: {label} ({scenario_labels(run)[scenario]}{platforms})",
-        _caption(result, singles=bool(singles)) if first else "Read as the first figure.",
+        _caption(result, singles=bool(singles)) if first else "Read it like the first chart.",
         f"{alt}." + (f" {name.capitalize()}: {_level_text(level, entry.metric)}." if level else ""), figure,
     )  # fmt: skip
 
@@ -104,7 +104,7 @@ def _bars(result: TuningResult, entry: StepMetric) -> list[_Bar]:
 
 
 def _levels(entry: StepMetric, profile: str | None, suffix: str = "") -> list[_Bar]:
-    """The level that steps start from; none where the profile has no figure."""
+    """The level that steps start from; none where the profile has no value."""
     if profile is None or profile not in entry.levels:
         return []
     text = _level_text(entry.levels[profile], entry.metric)
@@ -114,7 +114,7 @@ def _levels(entry: StepMetric, profile: str | None, suffix: str = "") -> list[_B
 def _step(step: TuningStep, metric: Metric) -> _Bar:
     name, text = str(step.after), step_text(step, metric)
     if step.start is None or step.gain is None:
-        return _Bar(name, "no figure", text, None, None, step)
+        return _Bar(name, "no value", text, None, None, step)
     subtitle = f"{amount_text(step.gain, text=signed)} {_unit(metric)}"
     return _Bar(name, subtitle, text, step.start, step.end, step, _ends(step))
 
@@ -153,11 +153,11 @@ def _level_text(value: float, metric: Metric) -> str:
 def _caption(result: TuningResult, *, singles: bool) -> str:
     text = (
         "From the top: the level of the first profile, then what each step adds to or takes from the one above it."
-        " Thin line: the 95% interval of the step (paired t over blocks). Signed figures: above zero the step is a"
+        " Thin line: the 95% interval of the step (paired t over blocks). Signed numbers: above zero the step is a"
         " gain."
     )
     if singles:
-        text += f" Below the thick line: each change by itself, from {result.base}."
+        text += f" Below the thick line: each change alone, from {result.base}."
     if result.skipped:
         text += f" Not measured: {', '.join(result.skipped)}."
     return text

@@ -10,13 +10,14 @@ from markupsafe import Markup
 from vmtoll.analysis.run import Run
 from vmtoll.files import replacing
 from vmtoll.model.errors import LoadError
+from vmtoll.model.hardware import Hardware
 from vmtoll.model.metric import METRICS
 from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.report.disclosure import write_disclosure
 from vmtoll.report.explorer.collect import Entry, collect
 from vmtoll.report.explorer.machines import PLATFORM
 from vmtoll.report.page import environment
-from vmtoll.report.words import ACCELERATORS, HARDWARE, KVM_HARDWARE, METRIC_LABELS, arm_text
+from vmtoll.report.words import KVM_HARDWARE, METRIC_LABELS, arm_text
 
 HERE = Path(__file__).parent
 FACETS = ("server", "environment", "workload", "accelerator", "hardware", *PLATFORM)
@@ -45,7 +46,7 @@ def write_site(
         if run["error"]:
             report_unreadable(f"{results / run['id']}: {run['error']}")
     if output.exists() and not _replaceable(output):
-        raise LoadError(f"{output}: exists and is no results explorer; give another folder with --output")
+        raise LoadError(f"{output}: exists and is not a results explorer; give another folder with --output")
     with replacing(output) as draft:
         _write_pages(draft, runs, results, bundles)
     return output / INDEX
@@ -80,15 +81,16 @@ def render(runs: list[Entry]) -> str:
     rows = [row for run in runs for row in run["rows"]]
     metrics = {name: {"label": METRIC_LABELS[name].label, "unit": metric.unit} for name, metric in METRICS.items()}
     points = {kind.value: point for kind, (point, _) in KVM_HARDWARE.items()}
-    accelerators = {accelerator.value: text for accelerator, text in ACCELERATORS.items()}
+    accelerators = {each.value: each.text for each in Accelerator}
     arms = {name: _arm_text(name) for name in sorted({row["environment"] for row in rows})}
-    texts = {"metrics": metrics, "accelerators": accelerators, "hardware": HARDWARE, "kvm_hardware": points}
+    hardware = {each.value: each.text for each in Hardware}
+    texts = {"metrics": metrics, "accelerators": accelerators, "hardware": hardware, "kvm_hardware": points}
     return page.get_template("index.html.j2").render(
         data=_script_json(texts | {"arms": arms} | with_shared_facts(runs)),
         program=Markup("\n".join((HERE / name).read_text(encoding="utf-8") for name in PROGRAM)),
         labels={
             "accelerator": accelerators | {Accelerator.NONE.value: "none (metal, container)"},
-            "hardware": HARDWARE,
+            "hardware": hardware,
             "environment": arms,
         },
         facets={facet: sorted({row[facet] for row in rows}) for facet in FACETS},

@@ -14,33 +14,22 @@ from vmtoll.model.bisection import (
     SittingResult,
     Task,
 )
+from vmtoll.model.message import percent, plural, ratio, spread
 from vmtoll.model.metric import Metric
 from vmtoll.model.verdict import Kind
-from vmtoll.report.words.terms import percent, plural, ratio
+from vmtoll.report.words.terms import METRIC_LABELS
 from vmtoll.statistics.thresholds import ALPHA
 
 # Names a candidate, as the user knows it.
 Named = Callable[[str], str]
-
-_ANSWERS = {
-    SittingAnswer.GOOD: "good: better than the known bad",
-    SittingAnswer.BAD: "bad: worse than the known good",
-    SittingAnswer.BETWEEN: "between: worse than the known good, better than the known bad",
-    SittingAnswer.UNDECIDED: "undecided",
-    SittingAnswer.SKIPPED: "skipped",
-}
-_OF = {
-    "throughput": "the requests per second", "tail": "the p99 response time", "latency_p99": "the p99 latency",
-    "cpu": "the CPU per request", "host_cpu": "the host's CPU per request",
-}  # fmt: skip
 
 
 def size_text(contrast: Contrast, metric: Metric) -> str:
     """`1.83× the CPU per request (1.79 to 1.87)`; `no value` without one."""
     if contrast.ratio is None:
         return "no value"
-    limits = f" ({ratio(contrast.low)} to {ratio(contrast.high)})" if contrast.low and contrast.high else ""
-    return f"{ratio(contrast.ratio)}× {_OF[metric.name]}{limits}"
+    ends = (contrast.low, contrast.high) if contrast.low and contrast.high else None
+    return spread(contrast.ratio, ends, ratio, f"× the {METRIC_LABELS[metric.name].label.partition(' (')[0]}")
 
 
 def error_text(spent: float) -> str:
@@ -63,7 +52,7 @@ def finding_text(finding: SittingResult, metric: Metric, named: Named) -> str:
         is_worse = "is worse" if finding.answer is SittingAnswer.BAD else "is not shown to be worse"
         verdict = f"{name} {is_worse} than {named(sitting.arms[BEFORE])}, which comes before it"
     else:
-        verdict = f"{name} is {_ANSWERS[finding.answer]}"
+        verdict = f"{name} is {finding.answer.text}"
     return f"{verdict}{blocks}{size}"
 
 
@@ -137,7 +126,7 @@ def answer_lines(
     """
     if judged:
         answers = {bisection.good: SittingAnswer.GOOD, bisection.bad: SittingAnswer.BAD} | bisection.answers()
-        return [f"{named(judged)}: {_ANSWERS[answers[judged]]}; {error_text(spent)} so far"]
+        return [f"{named(judged)}: {answers[judged].text}; {error_text(spent)} so far"]
     lines = [f"{suspects_text(suspects, named)}; {error_text(spent)}"]
     if confirmed and confirmed.answer is not SittingAnswer.BAD:
         before = named(confirmed.sitting.arms[BEFORE])

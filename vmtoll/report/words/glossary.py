@@ -1,8 +1,8 @@
-"""The glossary of pages and documents: for each term its heading and its meaning."""
+"""The glossary of reports and documents: for each term its heading and its meaning."""
 
 from collections.abc import Mapping
 
-# `{margin}`: the margin of the run, or the default one on a page of several runs.
+# `{margin}`: the margin of the run, or the default one in a report on several runs.
 GLOSSARY: Mapping[str, tuple[str, str]] = {
     "sut": ("SUT", "System under test: the machine or guest, with the server on it, that a run measures."),
     "client": ("Client", "The machine that sends the load."),
@@ -36,7 +36,7 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     "experiment": ("Experiment", "A question, and the matrix of servers, environments and loads that answers it."),
     "scenario": ("Scenario", "One server under one load."),
     "run": ("Run", "One execution of an experiment."),
-    "trial": ("Trial", "One repetition of a scenario on an arm."),
+    "trial": ("Trial", "One repetition of a scenario in an environment."),
     "attempt": ("Attempt", "One try at a trial."),
     "measurement": (
         "Measurement",
@@ -44,9 +44,9 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     ),
     "block": (
         "Block",
-        "One repetition of all scenarios, in random order. The arms of a scenario follow each other, in reverse order "
-        "in every other block. vmtoll compares environments within a block, so slow drift of the machine cancels "
-        "out. The sample is the trial in its block, not the request.",
+        "One repetition of all scenarios, in random order. The environments of a scenario follow each other, in "
+        "reverse order in every other block. vmtoll compares environments within a block, so slow drift of the "
+        "machine cancels out. The sample is the trial in its block, not the request.",
     ),
     "boot": (
         "Boot",
@@ -70,9 +70,14 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
         "correction left. If it excludes 1×, the verdict is faster or slower. Successive blocks may resemble each "
         "other; the interval allows for that.",
     ),
+    "wide": (
+        "Wide interval",
+        "The ends of the interval are a hundred times apart or more. The run shows which side is better, not by how "
+        "much.",
+    ),
     "margin": (
         "Margin",
-        "The largest difference that counts as none: ±2%, unless the experiment states another one.",
+        "A difference within the margin counts as equal: ±2%, unless the experiment sets another one.",
     ),
     "equivalent": (
         "Equal, equivalent",
@@ -89,7 +94,7 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
         "A side gave no value, or the two sides ran different things: another binary, content or kernel parameter.",
     ),
     "aa-arm": (
-        "A/A arm, control",
+        "A/A control",
         "An environment that each block measures twice, usually the baseline. The two should not differ, so what they "
         "differ by is noise. Both measurements count for the environment. Where the control differs from "
         "itself for sure, every interval of that metric is wider by as much.",
@@ -102,8 +107,8 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     ),
     "every-block": (
         "Each block",
-        "The difference is shown by every block, whatever the findings allow, and is far larger than what two "
-        "trials of one machine differ by. The text has the range of the blocks; it is no interval.",
+        "Every block shows the difference, whatever the findings allow, and by far more than two trials of one machine "
+        "differ. There are too few blocks for an interval of its size: the text has the range of the blocks.",
     ),
     "client-limited": ("Client-limited", "The client, not the server, was the bottleneck."),
     "link-limited": ("Link-limited", "The link, not the server, was the bottleneck."),
@@ -145,9 +150,9 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     "step": ("Step", "One rate of a rate sweep, or one profile of the tuning steps."),
     "holm": (
         "p, Holm",
-        "The p-value after Holm's weighted correction for all comparisons on the page. Half of the 5% is for "
+        "The p-value after Holm's weighted correction for all comparisons of the report. Half of the 5% is for "
         "throughput and the open loop's p99, half for all other metrics. A difference counts when it stays below "
-        "5%, so at most one page in twenty has a wrong “faster” or “slower”.",
+        "5%, so at most one report in twenty has a wrong “faster” or “slower”.",
     ),
     "limited": (
         "Limited by",
@@ -234,10 +239,10 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
 }
 _REPORT_ALONE = ("overhead", "cost-ratio", "boot", "limited", "availability", "cpu-ready")
 _SHARED = (
-    "block", "interval", "equivalent", "undecided", "not-judged", "aa-arm", "noise-floor", "every-block", "bound",
-    "p99", "closed-loop", "open-loop", "goodput", "holm", "suspect", "invalid",
+    "block", "interval", "wide", "equivalent", "undecided", "not-judged", "aa-arm", "noise-floor", "every-block",
+    "bound", "p99", "closed-loop", "open-loop", "goodput", "holm", "suspect", "invalid",
 )  # fmt: skip
-# The terms of each page.
+# The terms of each report.
 REPORT_TERMS = tuple(name for name in GLOSSARY if name in (*_SHARED, *_REPORT_ALONE))
 CAMPAIGN_TERMS = ("test-bed", "between", "further", *_SHARED, "steal", "accelerator", "hardware")
 REPLICATION_TERMS = (

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from vmtoll.analysis.history import FigureHistory, LevelChange
 from vmtoll.model.agreement import RunDifference
-from vmtoll.report.words.terms import METRIC_LABELS, figure, labels_of, percent, plural
+from vmtoll.model.message import figure, percent, plural
+from vmtoll.report.words.terms import METRIC_LABELS, labels_of
 
 MOST_FACTS = 6
 
@@ -26,7 +27,8 @@ def state_text(history: FigureHistory, least: float) -> str:
     """How its level changed last, in a phrase."""
     if history.is_missing:
         last = history.nights[-1]
-        return f"none in the newest run; its report says why. The last one is of {last.started_at[:10]}, run {last.run}"
+        date = last.started_at[:10]
+        return f"no value in the newest run; its report says why. The last value is from {date}, run {last.run}"
     if history.needed:
         return f"not judged: {plural(history.needed, 'more night')} needed"
     if not history.changes:

@@ -4,21 +4,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from vmtoll.analysis.recorded import ALL_HOSTS, Answer, Blank, RecordedComparison, RecordedPage
+from vmtoll.model.message import number, percent, plural
 from vmtoll.model.verdict import VerdictReason
-from vmtoll.report.words.terms import number, percent, plural
 from vmtoll.report.words.verdicts import Sides, estimate_text, explained_text, undecided_text
 from vmtoll.statistics.thresholds import MIN_BLOCKS, MIN_TEST_BEDS
 
 HOW_TO_RECORD = (
     "run the sides in turn (A, B, B, A, …), each turn a block: `vmtoll judge --blocks a1:b1 a2:b2 …` pairs the files"
 )
-_BLANKS = {
-    Blank.UNPAIRED: "no block has both sides, so that drift and difference cannot be told apart",
-    Blank.ALL_FAILED: "every run of a side failed",
-    Blank.ZERO: "a zero has no ratio",
-    Blank.NEGATIVE: "a negative value has no ratio",
-    Blank.NOT_A_NUMBER: "a value is not a finite number",
-}
 
 
 def size_text(comparison: RecordedComparison) -> str:
@@ -41,7 +34,7 @@ def why_text(comparison: RecordedComparison, baseline: str) -> str:
     sides = Sides(subject.side, baseline)
     if comparison.blank:
         where = "" if comparison.odd_block is None else f" (first in block {comparison.odd_block})"
-        return f"{_BLANKS[comparison.blank]}{where}"
+        return f"{comparison.blank.text}{where}"
     if comparison.answer is Answer.UNDECIDED:
         return _few_text(comparison) if judged.because is VerdictReason.FEW_BLOCKS else undecided_text(judged, sides)
     texts = {
@@ -53,7 +46,7 @@ def why_text(comparison: RecordedComparison, baseline: str) -> str:
     return texts.get(comparison.answer) or explained_text(judged, sides)
 
 
-_NO_BETTER = "nothing says which is better: give --better"
+_NO_BETTER = "which direction is better is unknown: give --better"
 
 
 def _few_text(comparison: RecordedComparison) -> str:

@@ -8,21 +8,16 @@ from itertools import chain
 from vmtoll.analysis.equality import OPEN_STATUSES, equality
 from vmtoll.analysis.run import Run
 from vmtoll.model.finding import FINDINGS, Code
+from vmtoll.model.message import percent, plural
 from vmtoll.model.note import FewBlocks, OwnRates
 from vmtoll.model.trial import MachineKind
-from vmtoll.model.verdict import DIFFERENT, Cause, Comparison, Doubt, Kind, RunAnalysis, Verdict, VerdictReason
-from vmtoll.report.words.terms import percent, plural
+from vmtoll.model.verdict import COUNTED, DIFFERENT, Cause, Comparison, Doubt, Kind, RunAnalysis, Verdict, VerdictReason
 from vmtoll.report.words.verdicts import FINDINGS_LIMIT, Naming, because_text, note_text, sides_of
 from vmtoll.statistics.thresholds import MIN_BLOCKS, MIN_BOOTS
 
 MOST_REMARKS = 5
 _MOST_DOUBTS = 3
 _LEAST_EXPLAINED = 0.01  # of a difference; a cause that explains less matters to no verdict
-_COUNTED_CAUSES = {Cause.LOST: "lost trial", Cause.SECOND_ATTEMPTS: "second attempt"}
-_CAUSES = {
-    Cause.UNEQUAL_REQUESTS: "unequal numbers of requests",
-    Cause.CONTROL: "an A/A control that differs from itself",
-}
 Row = tuple[Comparison, Verdict]
 
 
@@ -63,10 +58,10 @@ def _doubt(doubt: Doubt, share: float, server: str) -> str:
     """`steal (the hypervisor took …) can explain at most 5.2% of a difference (nginx)`, `4 lost trials can …`."""
     cause, count = doubt.cause, doubt.baseline + doubt.compared
     if isinstance(cause, Cause):
-        name = plural(count, _COUNTED_CAUSES[cause]) if cause in _COUNTED_CAUSES else _CAUSES[cause]
+        name = plural(count, cause.text) if cause in COUNTED else cause.text
     else:
         name = f"{cause} ({FINDINGS[cause].meaning})"
-    return f"{name} can explain {'all' if share == 1 else f'at most {percent(share)}'} of a difference ({server})"
+    return f"{name} can explain {'all' if share == 1 else f'at most {percent(share)}'} of {server}'s difference"
 
 
 def _not_judged(rows: Sequence[Row], sides: Naming) -> Iterator[str]:
@@ -84,13 +79,6 @@ def _undecided(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{count} of {len(rows)} undecided: {_why_undecided([v for v in verdicts if v.because is because])}"
 
 
-_WHY: dict[VerdictReason | None, str] = {
-    VerdictReason.NO_LOOK_YET: "the run has had no look at them yet",
-    VerdictReason.LIMIT: "the client or the link, not the server, set the figure",
-    VerdictReason.FINDINGS: "only findings and lost trials leave them open",
-}
-
-
 def _why_undecided(verdicts: Sequence[Verdict]) -> str:
     """Why these verdicts, all with the same `because`, are undecided."""
     first = verdicts[0]
@@ -100,7 +88,7 @@ def _why_undecided(verdicts: Sequence[Verdict]) -> str:
     needed = [verdict.blocks_needed for verdict in verdicts if verdict.blocks_needed]
     if first.because is VerdictReason.NOISE and len(needed) == len(verdicts):
         return f"{plural(max(needed), 'more block')} would show a difference of {percent(first.margin)}"
-    return _WHY.get(first.because, "these blocks differ too much from each other")
+    return (first.because or VerdictReason.NOISE).text
 
 
 def _undeclared(run: Run) -> Iterator[str]:
@@ -109,14 +97,14 @@ def _undeclared(run: Run) -> Iterator[str]:
     )
     if kinds:
         texts = [kind if count == 1 else f"{kind} ({count})" for kind, count in kinds.most_common()]
-        yield f"{plural(kinds.total(), 'undeclared difference')} of the machines: {', '.join(texts)}"
+        yield f"{plural(kinds.total(), 'undeclared difference')} between the machines: {', '.join(texts)}"
 
 
 def _few_blocks(rows: Sequence[Row]) -> Iterator[str]:
     blocks = [v.blocks for _, v in rows if v.is_decided and any(isinstance(note, FewBlocks) for note in v.notes)]
     if blocks:
         fewest = plural(min(blocks), "block")
-        yield f"decided from as few as {fewest}, taken as independent: {len(blocks)} of {plural(len(rows), 'row')}"
+        yield f"{len(blocks)} of {plural(len(rows), 'row')} decided from as few as {fewest}, which count as independent"
 
 
 def _rates(rows: Sequence[Row], sides: Naming) -> Iterator[str]:

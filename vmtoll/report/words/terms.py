@@ -1,112 +1,32 @@
 """Terms that every text is made of: numbers, loads, arms, metrics."""
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import pandas as pd
 
 from vmtoll.analysis.run import Run
 from vmtoll.model.change import Change
+from vmtoll.model.experiment import Experiment, ProfileVariant
 from vmtoll.model.hardware import Hardware
-from vmtoll.model.limiter import Limiter
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
+from vmtoll.model.message import DASH, plural, ratio, short, spread
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, TAIL, THROUGHPUT
+from vmtoll.model.runtime import runtime_text
 from vmtoll.model.trial import METAL, Accelerator, Arm, MachineKind, Scenario
 from vmtoll.model.verdict import Estimate
 
-# ---- numbers
-
-UNITS = {"1/s": "/s", "1": "", "%": "%", "percent": "%", "none": "", "": ""}
-DASH = "–"
 EMULATION = "Emulation (TCG): not a KVM measurement."
-
-
-def number(value: Any) -> str:
-    """Three significant digits below a thousand, whole above; a dash for a missing value."""
-    if value is None or pd.isna(value):
-        return DASH
-    amount = float(value)
-    return f"{amount:,.0f}" if abs(amount) >= 1000 else f"{amount:.3g}"
-
-
-def digits(value: float) -> str:
-    """Three significant digits with trailing zeros; whole above a thousand: `0.200`, `28.0`, `14,719`."""
-    if not value or not math.isfinite(value):
-        return f"{value:g}"
-    decimals = max(0, 2 - math.floor(math.log10(float(f"{abs(value):.3g}"))))
-    return f"{value:,.{decimals}f}"
-
-
-def short(value: float) -> str:
-    """Three significant digits, whole from a hundred."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def amount_text(estimate: Estimate | None, unit: str = "", text: Callable[[float], str] = short) -> str:
     """A value with its interval: `401 ms (396 to 406)`; a dash without one. `text`: how to write a number."""
     if estimate is None:
         return DASH
-    value = text(estimate.value) + (f" {unit}" if unit else "")
-    return f"{value} ({text(estimate.ends[0])} to {text(estimate.ends[1])})" if estimate.ends else value
+    return spread(estimate.value, estimate.ends, text, f" {unit}".rstrip())
 
 
-_LEAST_RATIO, _MOST_RATIO, _NEAR_ONE = 0.001, 10_000, 1.1
-
-
-def ratio(value: float) -> str:
-    """A ratio to the baseline without its ×: as `digits`, but `1.007` near one; `<0.001` and `>10,000` beyond."""
-    if not _LEAST_RATIO <= value <= _MOST_RATIO:
-        return "<0.001" if value < 1 else ">10,000"
-    return f"{value:.3f}" if 1 <= float(f"{value:.3f}") < _NEAR_ONE else digits(value)
-
-
-def figure(value: Any, unit: str) -> str:
-    """A number with its unit: `14,719/s`."""
-    return DASH if value is None or pd.isna(value) else digits(float(value)) + UNITS.get(unit, f" {unit}")
-
-
-def level(value: float | None, unit: str) -> str:
-    """The level of a side: `14,719/s`, `28.0 µs`, `1.20 ms`."""
-    return duration(value, digits) if value is not None and unit == "µs" else figure(value, unit)
-
-
-def signed(value: float) -> str:
-    """The number with its sign, as precisely as `number`."""
-    return ("+" if value > 0 else "−" if value < 0 else "") + number(abs(value))
-
-
-def percent(fraction: float | None) -> str:
-    """0.0213 → `2.1%`; whole numbers without a decimal."""
-    if fraction is None:
-        return DASH
-    value = 100 * fraction
-    text = f"{value:.0f}" if abs(value) >= 99.95 or abs(value - round(value)) < 0.05 else f"{value:.1f}"
-    return ("0" if text == "-0" else text) + "%"
-
-
-def share(value: float) -> str:
-    """A share close to one, in percent, with the digits that distinguish it from one."""
-    return f"{100 * value:.5g}%"
-
-
-def p_value(p: float | None) -> str:
-    """Two significant digits; `< 0.0001` below that, where a digit would mean nothing."""
-    return DASH if p is None else "< 0.0001" if p < 0.0001 else f"{p:.2g}"
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 block`, `6 blocks`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def duration(time_us: float, text: Callable[[float], str] = "{:.3g}".format) -> str:
-    """250 → `250 µs`, 1200 → `1.2 ms`, 2e6 → `2 s`; `text`: writes its number, by default three digits at most."""
-    for size, unit in ((1e6, "s"), (1e3, "ms")):
-        if float(f"{time_us:.3g}") >= size:
-            return f"{text(time_us / size)} {unit}"
-    return f"{text(time_us)} µs"
+def ratio_text(estimate: Estimate) -> str:
+    """A ratio, compared ÷ baseline, with its interval: `1.55× (1.41 to 1.70)`."""
+    return spread(estimate.value, estimate.ends, ratio, "×")
 
 
 # ---- what is measured, and where
@@ -150,42 +70,27 @@ METRIC_LABELS = {
     ),
     HOST_CPU.name: MetricWords(
         "host CPU per request",
-        "what the physical machine spent: the server's processes on metal, the control group of a container, QEMU and "
-        "vhost of a guest; with the softirqs and network threads of that machine's kernel on every side",
+        "what the physical machine spent: the server's processes on metal, the control group of a container or "
+        "process, QEMU and vhost of a guest; on every side with the softirqs and network threads of the kernel",
         "each request costs {amount} as much host CPU on {compared} as on {baseline}",
         "each request costs as much host CPU on {compared} as on {baseline}, within {amount}",
     ),
 }  # fmt: skip
 
-ACCELERATORS = {
-    Accelerator.NONE: "none",
-    Accelerator.KVM: "KVM",
-    Accelerator.TCG: "TCG (emulation)",
-    Accelerator.UNKNOWN: "unknown",
-}
-
-
-HARDWARE = {
-    Hardware.NATIVE: "native",
-    Hardware.NESTED: "nested (in another hypervisor)",
-    Hardware.PVM: "PVM (kvm_pvm, without virtualization by the CPU)",
-    Hardware.EMULATED: "emulated (its CPU is software)",
-    Hardware.UNKNOWN: "unknown",
-}
 
 # What every page with a KVM figure says first, by what the KVM host runs on: (the point, the reason).
 KVM_HARDWARE = {
     Hardware.EMULATED: (
-        "KVM on emulated hardware: shows that the path works, not what KVM costs.",
+        "KVM on emulated hardware: the run shows that everything works, not what KVM costs.",
         "Software (TCG) emulates the CPU of the KVM host.",
     ),
     Hardware.NESTED: (
         "Nested KVM: its cost includes what the hypervisor below the KVM host adds.",
-        "The figures hold for nested guests, not for KVM on the hardware itself.",
+        "The numbers hold for nested guests, not for KVM on the hardware itself.",
     ),
     Hardware.PVM: (
         "KVM by kvm_pvm (PVM): guests run without virtualization by the CPU.",
-        "The figures hold for guest kernels that know PVM, not for KVM by kvm_intel or kvm_amd.",
+        "The numbers hold for guest kernels that know PVM, not for KVM by kvm_intel or kvm_amd.",
     ),
     Hardware.UNKNOWN: (
         "KVM on unknown hardware: the run does not show what is below the KVM host.",
@@ -202,13 +107,26 @@ def lab_text(run: Run) -> str:
     are = "is a container" if len(run.metal) == 1 else "are one container"
     text = f"{names} {are} on this machine's kernel, not a separate physical machine."
     text += _BELOW_METAL.get(run.hardware(run.metal[0]), "")
-    if containers := [arm for arm in run.arms if run.kind(arm) is MachineKind.CONTAINER and not arm.is_control]:
+    contained = [arm for arm in run.arms if run.kind(arm) in (MachineKind.CONTAINER, MachineKind.PROCESS)]
+    of_runtimes = [arm for arm in contained if run.machine(arm.environment).runtime and not arm.is_control]
+    if containers := [arm for arm in contained if arm not in of_runtimes and not arm.is_control]:
         text += (
             f" {_quoted(containers)} {'runs' if len(containers) == 1 else 'run'} in podman on the same kernel:"
             f" the difference from {names} is what podman adds to systemd-nspawn, not what a container costs on"
             " bare metal."
         )
+    if of_runtimes:
+        text += (
+            f" {_quoted(of_runtimes)} {'runs' if len(of_runtimes) == 1 else 'run'} on this machine too: a difference is"
+            " what a runtime costs here, not what it costs on bare metal."
+        )
     return text
+
+
+def runtimes(run: Run) -> dict[str, str]:
+    """Environment → its container runtime in words, for those that have one."""
+    texts = {arm.environment: runtime_text(run.machine(arm.environment).runtime) for arm in run.arms}
+    return {environment: text for environment, text in texts.items() if text}
 
 
 def _quoted(arms: Iterable[Arm]) -> str:
@@ -239,18 +157,6 @@ _KVM_PLATFORMS = {
     Hardware.NESTED: "nested KVM",
     Hardware.PVM: "KVM by kvm_pvm",
     Hardware.UNKNOWN: "KVM on unknown hardware",
-}
-
-LIMITERS = {
-    Limiter.CLIENT_CPU: "client CPU",
-    Limiter.LINK: "link",
-    Limiter.SERVER_CPU: "server CPU",
-    Limiter.HOST_CPU: "guest's host CPU",
-    Limiter.HOST_WAIT: "no host CPU for the guest",
-    Limiter.CPU_WAIT: "no CPU for the server",
-    Limiter.CONNECTIONS: "connections",
-    Limiter.NOTHING: "the offered rate",
-    None: DASH,
 }
 
 
@@ -318,3 +224,46 @@ def change_text(change: Change) -> str:
     place = " on its host" if change.on == "host" else ""
     boot = " and a boot" if change.boots else ""
     return f"{text}, after `{change.apply}`{place}{boot}"
+
+
+def profile_text(variant: ProfileVariant) -> str:
+    """`kvm-default with kernel linux-image-cloud-amd64`."""
+    return f"{variant.of} with {', '.join(f'{key} {_value(value)}' for key, value in variant.keys.items())}"
+
+
+def factors_text(experiment: Experiment, environment: str, baseline: str) -> str:
+    """`b differs from a by design in kernel: linux-image-b instead of linux-image-a`; empty where what differs is
+    unknown, or nothing.
+    """
+    values, of_baseline = _factors(experiment, environment), _factors(experiment, baseline)
+    if values is None or of_baseline is None or values["of"] != of_baseline["of"]:
+        return ""
+    base = values["of"]
+    parts = [
+        f"{factor}: {values.get(factor, f'as in {base}')} instead of {of_baseline.get(factor, f'that of {base}')}"
+        for factor in {**of_baseline, **values}
+        if values.get(factor) != of_baseline.get(factor)
+    ]
+    return f"{environment} differs from {baseline} by design in {'; '.join(parts)}" if parts else ""
+
+
+def _factors(experiment: Experiment, environment: str) -> Mapping[str, str] | None:
+    """Factor → its value in an environment, where it is set, with `of`: the environment that it is made out of; None
+    for an operation, and for a change by a command that does not say what it changes.
+    """
+    if environment in experiment.during:
+        return None
+    change, machine = experiment.changes.get(environment), experiment.machine_of(environment)
+    if change and change.explains is None:
+        return None
+    variant = experiment.profiles.get(machine)
+    values = {key: _value(value) for key, value in variant.keys.items()} if variant else {}
+    if change:
+        values |= dict.fromkeys(change.differs_in or (), f"that of `{change.apply}`")
+        values |= {name: str(value) for name, value in {**change.values, **change.sysctls}.items()}
+    return {"of": variant.of if variant else machine, **values}
+
+
+def _value(value: object) -> str:
+    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text or "none"

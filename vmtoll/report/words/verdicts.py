@@ -7,21 +7,18 @@ from dataclasses import dataclass
 from vmtoll.model.finding import Code
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.load import Load
+from vmtoll.model.message import message, number, percent, plural, ratio, several, spread
 from vmtoll.model.metric import THROUGHPUT, Metric, loop_of
 from vmtoll.model.note import (
     Attained,
-    ClientOnSameMachine,
     ClientTime,
-    ControlDiffers,
-    CrosscheckDisagrees,
     FailedRequests,
-    FewBlocks,
-    NoControl,
     Note,
     OwnRates,
 )
 from vmtoll.model.trial import METAL, Accelerator, Arm
 from vmtoll.model.verdict import (
+    COUNTED,
     DIFFERENT,
     NOT_APPLICABLE,
     Cause,
@@ -38,16 +35,9 @@ from vmtoll.model.verdict import (
     Verdict,
     VerdictReason,
 )
-from vmtoll.report.words.terms import LIMITERS, METRIC_LABELS, number, percent, plural, ratio
+from vmtoll.report.words.terms import METRIC_LABELS
 from vmtoll.statistics.thresholds import ALPHA, MARGIN, MIN_BLOCKS, RATE_REACHED
 
-KINDS = {
-    Kind.SLOWER: "slower",
-    Kind.FASTER: "faster",
-    Kind.EQUIVALENT: "equal",
-    Kind.UNDECIDED: "undecided",
-    Kind.NOT_JUDGED: "not judged",
-}
 _CLEAR = 2.0  # from this factor on, a difference that every block shows is worth naming although it is undecided
 _SHOWN_DOUBTS = 3
 FINDINGS_LIMIT = 1.005  # a doubt that explains less is not named
@@ -98,7 +88,7 @@ def verdict_parts(verdict: Verdict, sides: Sides) -> tuple[str, str]:
     if verdict.kind is Kind.EQUIVALENT:
         return _equivalent_parts(verdict)
     if verdict.kind in DIFFERENT:
-        return effect_text(verdict.metric, amount_text(verdict), sides), f" ({interval_text(verdict)})"
+        return effect_text(verdict.metric, claimed_text(verdict), sides), f" ({interval_text(verdict)})"
     return _undecided_parts(verdict, sides)
 
 
@@ -106,7 +96,7 @@ def word_text(verdict: Verdict) -> str:
     """The verdict in a word: `slower`, `equal`, `undecided`; for CPU that differs, `more CPU` or `less CPU`."""
     if verdict.kind in DIFFERENT and not verdict.metric.higher_is_better and verdict.metric.percentile is None:
         return "more CPU" if verdict.kind is Kind.SLOWER else "less CPU"
-    return "equal" if verdict.kind is Kind.EQUIVALENT else KINDS[verdict.kind]
+    return "equal" if verdict.kind is Kind.EQUIVALENT else verdict.kind.text
 
 
 def _equivalent_parts(judged: Judged) -> tuple[str, str]:
@@ -133,7 +123,7 @@ def direction(judged: Judged) -> str:
 def _undecided_parts(verdict: Verdict, sides: Sides) -> tuple[str, str]:
     """What the blocks show, and why that does not decide."""
     why = undecided_text(verdict, sides)
-    blocks, size = verdict.blocks_range, ratio_text(verdict.estimate)
+    blocks, size = verdict.blocks_range, _ratio(verdict)
     if verdict.because is VerdictReason.NO_LOOK_YET:
         return "no look yet", f": {why}"
     if blocks and shows_in_all_blocks(verdict):
@@ -169,21 +159,21 @@ def undecided_text(judged: Judged, sides: Sides) -> str:
     """Why a comparison is undecided, and what would decide it."""
     match judged.because:
         case VerdictReason.NO_LOOK_YET:
-            return "this run decides at its looks, and has not had one"
+            return judged.because.text
         case VerdictReason.FEW_BLOCKS:
             return f"a verdict needs {max(MIN_BLOCKS, judged.blocks + 1) if judged.boots > 1 else MIN_BLOCKS}" + (
                 " boots" if judged.boots > 1 else " blocks"
             )
         case VerdictReason.LIMIT:
-            return f"{_limited_text(judged)}, not the server, set the figure in every block"
+            return f"{_limited_text(judged)}, not the server, set the value in every block"
         case VerdictReason.FINDINGS:
-            size = ratio_text(judged.estimate)
-            return f"{size} if nothing had disturbed; open because of {doubts_text(judged, sides)}"
+            size = _ratio(judged)
+            return f"{size} without the findings, which leave it open: {doubts_text(judged, sides)}"
     detectable = judged.detectable
     parts = []
     if judged.noise_floor and judged.blocks_range and _least_factor(judged.blocks_range) >= _CLEAR:
         parts.append(
-            f"not shown beyond chance: the A/A control differed from itself by up to {ratio(1 + judged.noise_floor)}×"
+            f"no larger than noise: the A/A control differed from itself by up to {ratio(1 + judged.noise_floor)}×"
         )
     elif detectable is not None:
         size = percent(detectable) if detectable < 1 else f"{ratio(1 + detectable)}×"
@@ -193,7 +183,7 @@ def undecided_text(judged: Judged, sides: Sides) -> str:
     if judged.blocks_needed:
         more = judged.blocks_needed
         margin = judged.margin or MARGIN
-        parts.append(f"{plural(more, 'more block')} {'shows' if more == 1 else 'show'} {percent(margin)}")
+        parts.append(f"{plural(more, 'more block')} would show {percent(margin)}")
     return "; ".join(parts)
 
 
@@ -209,10 +199,10 @@ def effect_text(metric: Metric, amount: str, sides: Sides) -> str:
     return METRIC_LABELS[metric.name].effect.format(compared=sides.compared, baseline=sides.baseline, amount=amount)
 
 
-def amount_text(judged: Judged) -> str:
+def claimed_text(judged: Judged) -> str:
     """`0.112×`; where the client, the link or lost trials leave its size open, `at most 0.179×`."""
     assert judged.estimate is not None
-    return bound_text(judged) if judged.is_at_least else ratio_text(judged.estimate)
+    return bound_text(judged) if judged.is_at_least else _ratio(judged)
 
 
 def bound_text(judged: Judged) -> str:
@@ -241,9 +231,9 @@ def interval_text(judged: Judged) -> str:
     return _range_text(estimate, "<" * judged.open_low, ">" * judged.open_high)
 
 
-def ratio_text(estimate: Estimate | None) -> str:
+def _ratio(judged: Judged) -> str:
     """The ratio, compared ÷ baseline: `0.980×`, `8.90×`; empty without one."""
-    return "" if estimate is None else f"{ratio(estimate.value)}×"
+    return "" if judged.estimate is None else f"{ratio(judged.estimate.value)}×"
 
 
 def estimate_text(judged: Judged) -> str:
@@ -252,14 +242,14 @@ def estimate_text(judged: Judged) -> str:
     """
     if judged.by_every_block and judged.blocks_range:
         return f"each block {_range_text(judged.blocks_range)}×"
-    return " ".join(filter(None, [ratio_text(judged.estimate), _parenthesis(judged).strip()]))
+    return " ".join(filter(None, [_ratio(judged), _parenthesis(judged).strip()]))
 
 
 def percentile_text(level: PercentileLevel) -> str:
     """`1,234 µs (1,200 to 1,270), 4,000 requests or more`."""
-    ends = "" if level.low is None else f" ({number(level.low)} to {number(level.high)})"
+    ends = None if level.low is None or level.high is None else (level.low, level.high)
     within = ", interval within trials" if level.within else ""
-    return f"{number(level.value_us)} µs{ends}, {plural(level.requests, 'request')} or more{within}"
+    return f"{spread(level.value_us, ends, number, ' µs')}, {plural(level.requests, 'request')} or more{within}"
 
 
 def metric_text(metric: Metric, load: Load) -> str:
@@ -289,8 +279,13 @@ def limiters_text(comparison: Comparison, sides: Sides) -> str:
     loop = loop_of(comparison.scenario.load)
     verdict = next(v for v in comparison.verdicts.values() if loop in v.metric.loops and v.metric.is_primary)
     limiters = (verdict.baseline_limiter, verdict.compared_limiter)
-    one_user = {Limiter.CONNECTIONS: "one user, client included"} if comparison.scenario.load.is_one_user else {}
-    names = ["unknown" if limiter is None else (LIMITERS | one_user)[limiter] for limiter in limiters]
+    is_one_user = comparison.scenario.load.is_one_user
+    names = [
+        "unknown" if limiter is None
+        else "one user, client included" if is_one_user and limiter is Limiter.CONNECTIONS
+        else limiter.text
+        for limiter in limiters
+    ]  # fmt: skip
     both_limiters = f"{names[0]} on {sides.baseline}, {names[1]} on {sides.compared}"
     return names[0] if limiters[0] is limiters[1] else both_limiters
 
@@ -325,26 +320,20 @@ def explained_text(judged: Judged, sides: Sides, least: float = 0.0) -> str:
 
 
 def _doubt(doubt: Doubt, sides: Sides) -> str:
-    name = _CAUSES.get(doubt.cause, str(doubt.cause))
-    counts = [
-        f"{count} on {side}" if isinstance(doubt.cause, Cause) else f"on {side}"
-        for side, count in ((sides.baseline, doubt.baseline), (sides.compared, doubt.compared)) if count
-    ]  # fmt: skip
-    return f"{name} {' and '.join(counts)}".strip()
-
-
-_CAUSES: dict[Code | Cause, str] = {
-    Cause.LOST: "lost trials:",
-    Cause.SECOND_ATTEMPTS: "second attempts:",
-    Cause.UNEQUAL_REQUESTS: "unequal numbers of requests without their histograms:",
-    Cause.CONTROL: "an A/A control that differs from itself",
-}
+    cause = doubt.cause
+    named = [(n, side) for side, n in ((sides.baseline, doubt.baseline), (sides.compared, doubt.compared)) if n]
+    if not isinstance(cause, Cause):
+        return f"{cause} {' and '.join(f'on {side}' for _, side in named)}".strip()
+    name = several(cause.text) if cause in COUNTED else cause.text
+    return f"{name}: {' and '.join(f'{count} on {side}' for count, side in named)}" if named else name
 
 
 def because_text(judged: Judged, sides: Sides) -> str:
     """The reason why a comparison is not judged; empty if it is."""
-    words = _BECAUSE.get(judged.because) if judged.because else None
-    return words(judged, sides) if words else ""
+    if judged.kind is not Kind.NOT_JUDGED or judged.because is None:
+        return ""
+    words = _BECAUSE.get(judged.because)
+    return words(judged, sides) if words else judged.because.text
 
 
 def _no_figure(judged: Judged, sides: Sides) -> str:
@@ -353,7 +342,7 @@ def _no_figure(judged: Judged, sides: Sides) -> str:
         + (f" ({', '.join(s.excluded_by)})" if s.excluded_by else "")
         for name, s in ((sides.baseline, judged.baseline), (sides.compared, judged.compared)) if not s.used
     ]  # fmt: skip
-    return " and ".join(texts) or "no block has a figure of both sides"
+    return " and ".join(texts) or "no block has a value on both sides"
 
 
 def _not_comparable(judged: Judged, sides: Sides) -> str:
@@ -364,23 +353,20 @@ def _not_comparable(judged: Judged, sides: Sides) -> str:
 def _not_measured(judged: Judged, sides: Sides) -> str:
     tool = judged.tool if isinstance(judged, Verdict) else None
     is_percentile = isinstance(judged, Verdict) and judged.metric.percentile
-    return f"{tool or 'the tool'} {'prints no percentiles' if is_percentile else 'has no such figure'}"
+    return f"{tool or 'the tool'} {'prints no percentiles' if is_percentile else 'does not report it'}"
 
 
 def _no_throughput(judged: Judged, sides: Sides) -> str:
     notes = judged.notes if isinstance(judged, Verdict) else ()
     reached = [_attained(note, sides) for note in notes if isinstance(note, Attained)]
-    return "; ".join(["the load sets the rate", *reached])
+    return "; ".join([VerdictReason.LOAD_SETS_THE_RATE.text, *reached])
 
 
 _BECAUSE: dict[VerdictReason, Callable[[Judged, Sides], str]] = {
     VerdictReason.NO_FIGURE: _no_figure,
     VerdictReason.NOT_COMPARABLE: _not_comparable,
     VerdictReason.NOT_MEASURED: _not_measured,
-    VerdictReason.HOST_NOT_SEEN: lambda *_: "not seen: the host belongs to others",
-    VerdictReason.CLOSED_LOOP_HAS_NO_TAIL: lambda *_: "a closed loop hides stalls, so it has no tail",
     VerdictReason.LOAD_SETS_THE_RATE: _no_throughput,
-    VerdictReason.OPEN_LOOP_SEE_TAIL: lambda *_: "an open loop is judged by its tail",
 }
 
 
@@ -405,30 +391,22 @@ def client_text(verdict: Verdict, sides: Sides) -> str:
 def note_text(note: Note, verdict: Verdict, sides: Sides) -> str:
     """One note of a verdict."""
     match note:
-        case ControlDiffers(size):
-            text = f"the A/A control surely differs from itself by {ratio(size)}×: the interval is wider by as much"
-        case NoControl():
-            text = "no A/A control"
-        case FewBlocks(blocks):
-            text = f"{plural(blocks, 'block')}: assumes that the machines' state changes in between"
-        case ClientOnSameMachine():
-            text = "the client ran on the same machine and used part of the server's CPUs"
         case ClientTime(baseline, compared):
             named = ((sides.baseline, baseline), (sides.compared, compared))
             own = " and ".join(f"{percent(part)} on {name}" for name, part in named if part is not None)
-            text = f"one user, client included: the client's own time is {own or 'an unknown part'} of a request's"
+            return f"one user, client included: the client's share of a request's time is {own or 'unknown'}"
         case FailedRequests():
             shares = ((sides.baseline, verdict.baseline_available), (sides.compared, verdict.compared_available))
-            text = f"failed requests: {' and '.join(_failed_share(s, name) for name, s in shares if s and s.share < 1)}"
+            failed = [_failed_share(share, name) for name, share in shares if share and share.share < 1]
+            return f"failed requests: {' and '.join(failed)}"
         case OwnRates(baseline, compared):
             rates = ((sides.baseline, baseline), (sides.compared, compared))
             texts = [f"{rate:,.0f}/s on {name}" for name, rate in rates if rate is not None]
-            text = f"each side at its own rate: {', '.join(texts)}"
+            return f"the sides ran at different rates: {', '.join(texts)}"
         case Attained():
-            text = _attained(note, sides)
-        case CrosscheckDisagrees(tool, low, high):
-            text = f"the cross-check by {tool} disagrees: {ratio(low)} to {ratio(high)}× of {sides.baseline}"
-    return text
+            return _attained(note, sides)
+        case _:
+            return message(note.sentence, vars(note) | {"baseline": sides.baseline})
 
 
 def _failed_share(available: Share, name: str) -> str:
@@ -459,9 +437,9 @@ def step_parts(step: TuningStep, metric: Metric) -> tuple[str, str]:
     """The line of `step_text` in two parts, like those of `verdict_parts`."""
     sides = Sides(str(step.after), str(step.before))
     if step.kind is Kind.NOT_JUDGED:
-        return KINDS[step.kind], f": {because_text(step, sides) or 'no block has both'}"
+        return step.kind.text, f": {because_text(step, sides) or 'no block has both'}"
     if step.kind not in DIFFERENT or step.gain is None:
-        return KINDS[step.kind], f" ({undecided_text(step, sides)})"
+        return step.kind.text, f" ({undecided_text(step, sides)})"
     verb, size = "gains" if step.kind is Kind.FASTER else "costs", abs(step.gain.value)
     unit = "req/s" if metric.unit == "1/s" else metric.unit
     relative = f" ({percent(size / step.start)})" if metric.higher_is_better and step.start else ""
