@@ -38,7 +38,7 @@ def test_the_slower_head_counts_five_percent_further(tmp_path: Path) -> None:
     def changed(branch: str) -> str:
         return subprocess.run([*git, "diff", "main", branch], check=True, capture_output=True, text=True).stdout
 
-    assert "+    for (unsigned long turn = 0; turn < 105000000UL; turn++)" in changed("slower")
+    assert "+    for (unsigned long turn = 0; turn < 420000000UL; turn++)" in changed("slower")
     added = [line for line in changed("equal").splitlines() if line.startswith("+") and not line.startswith("+++")]
     assert added == ["+/* equal */"]
 
@@ -46,7 +46,7 @@ def test_the_slower_head_counts_five_percent_further(tmp_path: Path) -> None:
 def test_what_was_rehearsed_is_not_rehearsed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[tuple[str, int, str]] = []
 
-    def rehearse(folder: Path, kind: str, number: int, until: str, vmtoll: str) -> PullRequest:
+    def rehearse(folder: Path, kind: str, number: int, until: str) -> PullRequest:
         ran.append((kind, number, until))
         return PullRequest(kind, number, int(kind == "slower"), str(int(kind == "slower")), 1.5)
 
