@@ -32,6 +32,11 @@ def delivers_once(version: str, since: tuple[int, ...] | None = CORRECTED_SINCE)
     return bool(since and number and tuple(map(int, number[1].split("."))) >= since)
 
 
+def is_corrected(version: str) -> bool:
+    """Return whether a QEMU delivers interrupts once, by what its `--version` prints: a release, or one built here."""
+    return delivers_once(version) or "svm-interrupt.patch" in version
+
+
 def ensure(say: Callable[[str], None], *, build: bool = True) -> Path:
     """Return the QEMU that emulates KVM hosts: the one that VMTOLL_EMULATOR names, an installed one that delivers
     interrupts once, else the corrected one, which it builds unless the cache has it. Without `build`, the installed one

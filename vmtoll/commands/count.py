@@ -70,8 +70,7 @@ def count(
     """Count the instructions of a request, by level, and the exits of the guest.
 
     QEMU emulates an AMD host with KVM, in which a client sends requests to lighttz, on the host (metal) or in a guest.
-    The counts hardly depend on this machine and not on its load. They say nothing about times:
-    docs/how-to/count-instructions.md.
+    The counts do not depend on this machine's load. They say nothing about times: docs/how-to/count-instructions.md.
     """
     from vmtoll.builds import emulator  # noqa: PLC0415 (few commands need these)
     from vmtoll.builds.suite import lab_release  # noqa: PLC0415

@@ -11,7 +11,7 @@ from pathlib import Path
 from vmtoll.builds import emulator, image
 from vmtoll.counting.machine import MEMORY_MIB
 from vmtoll.model.architecture import X86_64, here
-from vmtoll.model.complaint import Complaint, fail, ok
+from vmtoll.model.complaint import Complaint, fail, ok, warn
 from vmtoll.model.errors import UserError
 from vmtoll.model.release import Release
 
@@ -40,7 +40,12 @@ class Machine:
             yield fail("", f"this machine is {here().name}", "Count on an x86-64 machine.")
         version = emulator.version_of(self.qemu)
         if f"version {PLUGIN_RELEASE}." in version:
-            yield ok("", version)
+            if emulator.is_corrected(version):
+                yield ok("", version)
+            else:
+                yield warn(
+                    "", f"{version}: guests may hang", "vmtoll count first builds the corrected one, in minutes."
+                )
         else:
             advice = f"The plugin needs QEMU {PLUGIN_RELEASE}, which Debian 12 has; name one by {emulator.VARIABLE}."
             yield fail("", version, advice)

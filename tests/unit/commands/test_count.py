@@ -109,6 +109,9 @@ def test_preconditions_are_listed_and_required(
 ) -> None:
     assert count("--suite", "trixie", "--dry-run") == 0
     assert "Preflight passed" in capsys.readouterr().out
+    monkeypatch.setattr(emulator, "version_of", lambda _: "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)")
+    assert count("--suite", "trixie", "--dry-run") == 0
+    assert "guests may hang. vmtoll count first builds the corrected one" in capsys.readouterr().out
     monkeypatch.setattr(emulator, "version_of", lambda _: "QEMU emulator version 10.0.13 (Debian)")
     assert count("--suite", "bookworm", "--dry-run") == 1
     printed = capsys.readouterr().out
