@@ -12,6 +12,7 @@ from vmtoll.analysis.equality import machines_under_test
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.schema import fields, schema
 from vmtoll.model.errors import LoadError
+from vmtoll.model.facts import LABELS
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.publish.authors import Author
 from vmtoll.publish.seal import digest
@@ -54,7 +55,8 @@ def write(folder: Path, run: Run, analysis: RunAnalysis, authors: Sequence[Autho
     )
     variables = {"manifest": run.manifest, "analysis": analysis, "licence": LICENCE, "title": _title(run)}
     variables |= {"answer": sentence(analysis), "resources": datapackage["resources"]}
-    variables |= {"suts": machines_under_test(run), "metal": run.metal, "machine_facts": HOST_FACTS}
+    facts = [(key, LABELS[key]) for key in HOST_FACTS if key != "runtime"]
+    variables |= {"suts": machines_under_test(run), "metal": run.metal, "machine_facts": facts}
     variables |= {"kvm_hardware": [KVM_HARDWARE[kind] for kind in analysis.kvm_hardware if kind in KVM_HARDWARE]}
     for name in ("README.md", "LICENSE"):
         (folder / name).write_text(pages.get_template(f"bundle-{name}.j2").render(variables), encoding="utf-8")

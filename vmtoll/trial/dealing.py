@@ -17,7 +17,7 @@ def deal(load: ToolLoad, clients: int, *, lockstep: bool) -> list[ToolLoad]:
         return [_deal_open_load(load, client, clients) for client in range(clients)]
     if isinstance(load, ClosedLoad) and load.users >= clients:
         return [_deal_closed_load(load, client, clients, lockstep=lockstep) for client in range(clients)]
-    raise ValueError(f"{load} cannot be spread over {clients} clients")
+    raise ValueError(f"{type(load).__name__} cannot be spread over {clients} clients")
 
 
 def _deal_open_load(load: OpenLoad, client: int, clients: int) -> OpenLoad:

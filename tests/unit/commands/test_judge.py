@@ -89,7 +89,7 @@ def test_the_table_the_report_and_the_summary_say_the_same(
     suite = ElementTree.fromstring((tmp_path / "judge.xml").read_bytes())
     failed, skipped = (suite.find(f"testcase/{name}") for name in ("failure", "skipped"))
     assert failed is not None and size in str(failed.get("message"))
-    assert skipped is not None and "more blocks show 2%" in str(skipped.get("message"))
+    assert skipped is not None and "more blocks would show 2%" in str(skipped.get("message"))
     summary = (tmp_path / "judge.md").read_text()
     assert summary.startswith("**head compared with main: exit 1: worse**") and f"| {size} | worse |" in summary
     assert "judging a growing file again and again is not a valid test" in " ".join(shown.split())

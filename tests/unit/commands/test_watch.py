@@ -133,7 +133,7 @@ def test_a_night_without_a_figure_is_no_good_night(tmp_path: Path, capsys: pytes
     assert 'environment="kvm-default"' in next(
         line for line in files["openmetrics"].read_text().splitlines() if line.endswith(" NaN")
     )
-    assert "None in the newest run" in (tmp_path / "results" / "synthetic" / PAGE).read_text()
+    assert "no value in the newest run" in (tmp_path / "results" / "synthetic" / PAGE).read_text()
 
 
 def test_equal_nights_are_no_alarm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,12 +31,15 @@ def alike(row: Row) -> list[Row]:
     return [row | accounts]
 
 
+GUEST, CONTAINER = "QEMU and vhost threads of a guest", "the control group of a container"
+
+
 @pytest.mark.parametrize(
     ("truth", "expected"),
     [
-        (Truth(), {"of a guest QEMU"}),
-        (Truth(guests=("container",)), {"of a container its control group"}),
-        (Truth(guests=("container", "kvm-default")), {"of a guest QEMU", "of a container its control group"}),
+        (Truth(), {GUEST}),
+        (Truth(guests=("container",)), {CONTAINER}),
+        (Truth(guests=("container", "kvm-default")), {GUEST, CONTAINER}),
         (Truth(guests=("tuned",), changes={"tuned": {"of": "metal", "apply": "true"}}), set()),
     ],
 )
@@ -46,7 +49,9 @@ def test_the_chart_of_cpu_says_what_it_counts_on_the_hosts_of_this_run(
     run = load_run(make_run(tmp_path, truth))
     ((_, chart),) = draw_all(run, analyse(run), ["cpu"])
     assert {
-        text for text in ("of a guest QEMU", "of a container its control group") if text in chart.caption
+        text
+        for text in ("QEMU and vhost threads of a guest", "the control group of a container")
+        if text in chart.caption
     } == expected
     assert ("On the host" in chart.caption) == bool(expected)
 

@@ -33,5 +33,5 @@ def test_one_figure_has_no_interval_and_none_is_an_error() -> None:
     alone = mean_of([0.1])
     assert (alone.n, alone.mean, alone.sd, alone.t) == (1, 0.1, None, None)
     for bad in ([], [math.nan], [math.inf]):
-        with pytest.raises(ValueError, match="finite figures"):
+        with pytest.raises(ValueError, match="finite numbers"):
             mean_of(bad)

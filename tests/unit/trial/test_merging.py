@@ -66,7 +66,7 @@ def test_users_in_lockstep_all_walk_the_whole_list() -> None:
 
 
 def test_fewer_users_than_clients_are_no_load() -> None:
-    with pytest.raises(ValueError, match="load for 3 clients"):
+    with pytest.raises(ValueError, match="cannot be spread over 3 clients"):
         deal(ClosedLoad(URLS, 2, 400, keep_alive=True), 3, lockstep=True)
 
 
