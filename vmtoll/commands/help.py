@@ -1,6 +1,8 @@
 """The text of `--help`: a command's description without line breaks, examples, exit codes; no value for a flag."""
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -15,8 +17,16 @@ EXITS: Mapping[int, str] = {
     0: "done",
     2: "usage or configuration error (one line on stderr says what to do)",
 }
+# The whole command line: words of a command → its first line of help and its parameters; vmtoll.commands.skeleton.
+COMMAND_LINE = Path(__file__).with_name("completion.json")
 # Of any command that something else ended.
 ENDED: Mapping[int, str] = {130: "interrupted (^C)", 141: "broken pipe (`| head`)"}
+
+
+def command_line() -> dict[str, dict[str, Any]]:
+    """Return the content of completion.json, without loading a command."""
+    document: dict[str, dict[str, Any]] = json.loads(COMMAND_LINE.read_text(encoding="utf-8"))
+    return document
 
 
 def describe(command: str, *examples: str, exits: Mapping[int, str] | None = None) -> str:
