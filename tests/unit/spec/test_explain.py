@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from vmtoll.commands.run import print_plan
+from vmtoll.commands.plans import print_plan
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.trial import Arm
 from vmtoll.runner.plan import EXPLAINED_TRIALS, expected_s, explained, schedule
