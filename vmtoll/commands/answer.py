@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TextIO
 
 from rich.console import Console
@@ -17,6 +17,15 @@ _PLAIN = str.maketrans("×·–−µ…≤", "x---u~<")
 def print_json(document: object, file: TextIO | None = None) -> None:
     """Print a document as JSON; values that JSON cannot hold, such as paths, become text."""
     print(json.dumps(document, indent=1, default=str, ensure_ascii=False), file=file)
+
+
+def print_either(as_json: bool, document: Callable[[], object], text: Callable[[], str | Iterable[str]]) -> None:
+    """Print what the user asked for, a document as JSON or a text or its lines, and make only that."""
+    if as_json:
+        print_json(document())
+    else:
+        made = text()
+        print(made if isinstance(made, str) else "\n".join(made))
 
 
 def answer(values: Mapping[str, object], *, as_json: bool) -> None:

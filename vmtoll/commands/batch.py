@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from vmtoll.commands.adhoc import measured
-from vmtoll.commands.answer import print_json
+from vmtoll.commands.answer import print_either
 from vmtoll.commands.conclude import Conclusion, conclude, replication_page
 from vmtoll.files import write_durably
 from vmtoll.lab import embedded
@@ -145,10 +145,7 @@ def run_all(
             failed.append(name)
             outcomes.append({"experiment": name, "status": "failed", "why": str(error)})
     page = writers.page([batch.results / name / run_id for name, run_id in batch.runs.items()], results / PAGE)
-    if as_json:
-        print_json({"experiments": outcomes, "page": page})
-    else:
-        print(f"page:   {page}")
+    print_either(as_json, lambda: {"experiments": outcomes, "page": page}, lambda: f"page:   {page}")
     if failed:
         say(
             f"{len(failed)} of {len(all_plans)} experiments failed: {', '.join(failed)}; "

@@ -10,7 +10,7 @@ from vmtoll.bisect import search, store
 from vmtoll.bisect.builds import Builds
 from vmtoll.bisect.candidates import commit_of, of_file, of_git
 from vmtoll.commands.adhoc import lab_for
-from vmtoll.commands.answer import print_json
+from vmtoll.commands.answer import print_either
 from vmtoll.commands.help import ERROR, describe
 from vmtoll.commands.options import (
     DIFFERS_IN,
@@ -167,7 +167,7 @@ def bisect(
         check_time(minutes, at_most_min, f"could take {minutes:g}", way_out)
         judged = _judged(git, listed, judge) if judge else None
         if dry_run:
-            print_json(takes | {"candidates": listed}) if as_json else print(_takes_text(takes))
+            print_either(as_json, lambda: takes | {"candidates": listed}, lambda: _takes_text(takes))
             return
         _skip(kept, git, skip or [])
         say(_takes_text(takes))
@@ -183,10 +183,8 @@ def bisect(
             kept.remove_builds()
             raise
         kept.remove_builds(keep=[listed[0], listed[-1]] if judged else [])
-        if as_json:
-            print_json(course.document() | {"exit": code, "judged": judged})
-        else:
-            print("\n".join(course.lines(judged)))
+        result = {"exit": code, "judged": judged}
+        print_either(as_json, lambda: course.document() | result, lambda: course.lines(judged))
     raise SystemExit(code)
 
 

@@ -1,10 +1,11 @@
 """The text of `--help`: a command's description without line breaks, examples, exit codes; no value for a flag."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from typer import Typer
 from typer.core import TyperCommand, TyperGroup
 
 # Command → examples; for a group and for the program itself (no name), those to begin with.
@@ -75,6 +76,13 @@ class CliCommand(TyperCommand):
 
     def get_short_help_str(self, limit: int = 0) -> str:
         return (self.help or "").partition("\n")[0]
+
+
+def subcommand(
+    group: Typer, name: str, *examples: str, exits: Mapping[int, str] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a function a command of a group; register its examples and its own exit codes. `name`: all of its words."""
+    return group.command(name.partition(" ")[2], cls=CliCommand, epilog=describe(name, *examples, exits=exits))
 
 
 class CommandGroup(TyperGroup):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vmtoll.commands.answer import print_json
+from vmtoll.commands.answer import print_either, print_json
 from vmtoll.commands.help import ERROR, describe
 from vmtoll.commands.options import JsonOption, UntilOption, percent
 from vmtoll.commands.outcome import Case, Exit, check_folders, write_junit
@@ -297,10 +297,8 @@ def _without_rows(problem: str, junit: Path | None, markdown: Path | None, *, as
     write_junit(junit, "vmtoll judge", [Case("vmtoll.judge", "every run", "failure", problem)])
     if markdown:
         write_durably(markdown, f"**{Exit.WORSE.line}**\n\n{problem}\n".encode())
-    if as_json:
-        print_json({"rows": [], "problem": problem, "exit": Exit.WORSE})
-    else:
-        print(f"{problem}\n{Exit.WORSE.line}")
+    document = {"rows": [], "problem": problem, "exit": Exit.WORSE}
+    print_either(as_json, lambda: document, lambda: [problem, Exit.WORSE.line])
 
 
 def _case(comparison: "RecordedComparison", page: "RecordedPage", least: float) -> Case:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from vmtoll.commands.adhoc import SERVICES, measured_service
-from vmtoll.commands.answer import print_json
+from vmtoll.commands.answer import print_either
 from vmtoll.commands.help import NOTHING_VALID, describe
 from vmtoll.commands.measured import finish
 from vmtoll.commands.options import (
@@ -147,12 +147,10 @@ def measure_service(
     }
     resolved = load(write(results / SERVICES / f"{name}.yml", keys))
     planned = plan(resolved, inventory, limit, until=until, resume=resume)
-    if not dry_run:
-        finish(measured_service(planned, results, resume, limit), as_json=as_json)
-    elif as_json:
-        print_json(service_cost(planned))
+    if dry_run:
+        print_either(as_json, lambda: service_cost(planned), lambda: service_cost_text(planned))
     else:
-        print(service_cost_text(planned))
+        finish(measured_service(planned, results, resume, limit), as_json=as_json)
 
 
 def _arms(addresses: Sequence[str]) -> dict[str, str]:

@@ -1,9 +1,10 @@
 """What a plan measures, leaves out and takes: as text for --dry-run and before the first trial, and as JSON."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
-from vmtoll.commands.answer import print_json
+from vmtoll.commands.answer import print_either
 from vmtoll.model.errors import UserError
 from vmtoll.model.workload import ClosedWorkload
 from vmtoll.runner.plan import ASSUMED_RPS, BOOT_S, EXPLAINED_TRIALS, explained
@@ -16,10 +17,7 @@ _RESUMED = "what the run already has is not measured again"
 
 def show(planned: Plan, *, resumed: bool, as_json: bool) -> None:
     """Print the schedule and the time it will take."""
-    if as_json:
-        print_json(schedule(planned))
-    else:
-        print_plan(planned, resumed=resumed)
+    print_either(as_json, lambda: schedule(planned), lambda: plan_lines(planned, resumed=resumed))
 
 
 def schedule(planned: Plan) -> dict[str, object]:
@@ -55,24 +53,24 @@ def boots_text(planned: Plan) -> str:
     return f"{text}{planned.restarts * restart_s / 60:.1f} minutes at {restart_s:.0f} s each as in an earlier run"
 
 
-def print_plan(planned: Plan, *, resumed: bool) -> None:
-    """Print the trials of a plan, what it leaves out, and how long it takes."""
+def plan_lines(planned: Plan, *, resumed: bool) -> Iterator[str]:
+    """The trials of a plan, what it leaves out, and how long it takes."""
     from vmtoll.report.words import load_text  # noqa: PLC0415 (loads pandas)
 
     for trial in planned.trials:
         scenario = trial.scenario
-        print(
+        yield (
             f"block {trial.block}  {trial.order:3d}  {trial.arm!s:12}  {scenario.server:18}  "
             f"{scenario.workload:16}  {load_text(scenario.load)}"
         )
     if pairs := explained(planned.resolved):
-        print(f"then {EXPLAINED_TRIALS * len(pairs)} trials in which exits are traced")
+        yield f"then {EXPLAINED_TRIALS * len(pairs)} trials in which exits are traced"
     for skip in planned.resolved.skipped:
-        print(f"skipped: {skip.name}: {skip.why}")
+        yield f"skipped: {skip.name}: {skip.why}"
     if text := boots_text(planned):
-        print(text)
+        yield text
     if planned.resolved.requests:
-        print(service_cost_text(planned))
+        yield service_cost_text(planned)
         return
     minutes, until = planned.total_s / 60, planned.resolved.experiment.until
     size = f"{len(planned.trials)} trials, about {minutes:.1f} minutes"
@@ -81,7 +79,7 @@ def print_plan(planned: Plan, *, resumed: bool) -> None:
             f"{len(planned.trials)} trials up to the first look, more until every comparison is decided or known "
             f"within ±{until.half_width_pct:g}%, at most {minutes:.1f} minutes"
         )
-    print(f"{size}; {_RESUMED if resumed else _DRAWN}")
+    yield f"{size}; {_RESUMED if resumed else _DRAWN}"
 
 
 def check_time(minutes: float, at_most_min: float | None, takes: str, way_out: str) -> None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import asdict
 
-from vmtoll.commands.answer import print_json
+from vmtoll.commands.answer import print_either
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption
 from vmtoll.lab import embedded
@@ -31,11 +31,8 @@ def preflight(inventory: InventoryOption = None, limit: LimitOption = None, as_j
     finally:
         lab.close()
     levels = Counter(result.level for _, result in results_by_check)
-    if as_json:
-        findings = [{"check": name, **asdict(result)} for name, result in results_by_check]
-        print_json({"fit": not levels["fail"], "findings": findings})
-    else:
-        print(summary(levels))
+    findings = [{"check": name, **asdict(result)} for name, result in results_by_check]
+    print_either(as_json, lambda: {"fit": not levels["fail"], "findings": findings}, lambda: summary(levels))
     raise SystemExit(1 if levels["fail"] else 0)
 
 

@@ -8,7 +8,7 @@ import typer
 
 from vmtoll.commands import batch, values
 from vmtoll.commands.adhoc import measured, measured_service
-from vmtoll.commands.answer import print_json
+from vmtoll.commands.answer import print_either
 from vmtoll.commands.help import NOTHING_VALID, describe
 from vmtoll.commands.measured import finish
 from vmtoll.commands.options import (
@@ -74,10 +74,7 @@ def run(
             raise UserError("--resume cannot be combined with `run all`, which resumes automatically")
         if dry_run:
             previews = _preview_batch(batch.plans(size, until=until), inventory, limit)
-            if as_json:
-                print_json(_schedules(previews))
-            else:
-                print(_batch_text(previews))
+            print_either(as_json, lambda: _schedules(previews), lambda: _batch_text(previews))
             return
         if not inventory:
             embedded.require_root()
