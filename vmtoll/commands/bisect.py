@@ -159,30 +159,30 @@ def bisect(
     if build and not differs_in and on == "machine" and not boots:
         change["differs_in"] = [SERVER_BINARY]
     design = Design(keys, change, apply, METRICS[metric] if metric else None, until or DEFAULT_UNTIL, Registry())
-    with store.opened(results / FOLDER / store.name_of(listed, request), listed, request) as kept:
-        builds = Builds(kept.builds, git, build, command_limit_s)
-        planned, deciding = preview(design, kept, builds, inventory, limit)
-        takes = _takes(kept.bisection, planned, design.until, is_one=judge is not None)
+    with store.opened(results / FOLDER / store.name_of(listed, request), listed, request) as record:
+        builds = Builds(record.builds, git, build, command_limit_s)
+        planned, deciding = preview(design, record, builds, inventory, limit)
+        takes = _takes(record.bisection, planned, design.until, is_one=judge is not None)
         minutes, way_out = takes["at_most_min"], "give --until fewer minutes per step, or fewer candidates"
         check_time(minutes, at_most_min, f"could take {minutes:g}", way_out)
         judged = _judged(git, listed, judge) if judge else None
         if dry_run:
             print_either(as_json, lambda: takes | {"candidates": listed}, lambda: _takes_text(takes))
             return
-        _skip(kept, git, skip or [])
+        _skip(record, git, skip or [])
         say(_takes_text(takes))
         try:
             with Progress() as progress:
-                sitter = Sitter(kept, design, builds, lambda of: inventory or lab_for(of), limit, progress)
+                sitter = Sitter(record, design, builds, lambda of: inventory or lab_for(of), limit, progress)
                 course = Course(sitter, deciding, git)
                 if judged:
                     code = _EXITS.get(course.judge(judged), Exit.UNDECIDED)
                 else:
                     code = Exit.NOT_WORSE if course.search() else Exit.UNDECIDED
         except VmtollError:
-            kept.remove_builds()
+            record.remove_builds()
             raise
-        kept.remove_builds(keep=[listed[0], listed[-1]] if judged else [])
+        record.remove_builds(keep=[listed[0], listed[-1]] if judged else [])
         result = {"exit": code, "judged": judged}
         print_either(as_json, lambda: course.document() | result, lambda: course.lines(judged))
     raise SystemExit(code)
@@ -205,17 +205,17 @@ def _judged(repository: Path | None, listed: Sequence[str], judge: str) -> str:
     return judge
 
 
-def _skip(kept: store.BisectionStore, repository: Path | None, skipped: Sequence[str]) -> None:
+def _skip(record: store.BisectionStore, repository: Path | None, skipped: Sequence[str]) -> None:
     """Record the candidates that the user wants to skip. Raises UserError for an anchor or an unknown one."""
     for text in skipped:
         candidate = commit_of(repository, text) if repository else text
-        if candidate not in kept.bisection.candidates[1:-1]:
+        if candidate not in record.bisection.candidates[1:-1]:
             raise UserError(
                 f"--skip {text}: is not between the known good and the known bad candidate; correct it, or leave it out"
             )
-        if candidate not in kept.bisection.answers():
-            sitting = search.step(kept.bisection, candidate)
-            kept.end(SittingResult(sitting=sitting, answer=SittingAnswer.SKIPPED, why="is to be skipped (--skip)"))
+        if candidate not in record.bisection.answers():
+            sitting = search.step(record.bisection, candidate)
+            record.end(SittingResult(sitting=sitting, answer=SittingAnswer.SKIPPED, why="is to be skipped (--skip)"))
 
 
 def _takes(bisection: Bisection, planned: Plan, until: Until, *, is_one: bool) -> dict[str, Any]:

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from vmtoll.commands.adhoc import Adhoc, pair_keys
-from vmtoll.commands.answer import print_json
+from vmtoll.commands.answer import ask, print_json
 from vmtoll.commands.conclude import conclude
-from vmtoll.commands.consent import ask
 from vmtoll.commands.plans import cost_text, show
 from vmtoll.guests.diagnosis.measure import change_of
 from vmtoll.model.change import Change

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from vmtoll.commands import compare, plans
+from vmtoll.commands.answer import ask
 from vmtoll.commands.conclude import conclude, judge
-from vmtoll.commands.consent import ask
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import (
     BundleArgument,
@@ -149,13 +149,13 @@ def _available_part(published: Manifest, registry: Registry, environments: set[s
     known_environments = environments & set(environment_names(registry))
     known_environments |= {name for name in experiment.profiles if name in environments}
     known_environments |= {name for name, variant in experiment.variants.items() if variant.of in known_environments}
-    kept = {
+    names_here = {
         "environments": [name for name in experiment.environments if name in known_environments],
         "servers": [name for name in experiment.servers if name in registry.servers()],
         "workloads": [name for name in experiment.workloads if name in workloads],
     }
     baseline = experiment.baseline_arm.environment
-    for key, names in kept.items():
+    for key, names in names_here.items():
         if not names or (key == "environments" and (baseline not in names or len(names) < 2)):
             raise UserError(
                 f"experiment {experiment.name} cannot run here: of its {key} ({', '.join(getattr(experiment, key))}) "
@@ -163,7 +163,7 @@ def _available_part(published: Manifest, registry: Registry, environments: set[s
             )
     others = {
         "users": {name: users for name, users in experiment.users.items() if name in workloads},
-        "noise_floor": _noise_floor(experiment.noise_floor, kept["servers"], known_environments),
+        "noise_floor": _noise_floor(experiment.noise_floor, names_here["servers"], known_environments),
         "tuning_steps": _tuning_steps(experiment.tuning_steps, known_environments),
         "changes": {name: change for name, change in experiment.changes.items() if name in known_environments},
         "profiles": {name: made for name, made in experiment.profiles.items() if name in known_environments},
@@ -171,9 +171,9 @@ def _available_part(published: Manifest, registry: Registry, environments: set[s
         # A replay compares verdicts, in which starts and explained trials have no part.
         "first_answer": None,
         "explain": None,
-        "claims": [claim for claim in experiment.claims if _is_about(claim, kept, workloads)],
+        "claims": [claim for claim in experiment.claims if _is_about(claim, names_here, workloads)],
     }
-    experiment = experiment.model_copy(update=kept | others)
+    experiment = experiment.model_copy(update=names_here | others)
     return published.model_copy(update={"experiment": experiment, "workloads": workloads})
 
 
@@ -193,11 +193,11 @@ def _tuning_steps(steps: TuningSteps | None, known: Collection[str]) -> TuningSt
     return TuningSteps(cumulative=cumulative, base=steps.base if single else None, single=single)
 
 
-def _is_about(claim: Claim, kept: Mapping[str, Collection[str]], workloads: Mapping[str, Workload]) -> bool:
+def _is_about(claim: Claim, names_here: Mapping[str, Collection[str]], workloads: Mapping[str, Workload]) -> bool:
     """Return whether the experiment still has every name and number of users that the claim is about."""
     sides = [side for side in (claim.of, claim.over) if side]
     names = all(
-        name in kept[f"{kind}s"]
+        name in names_here[f"{kind}s"]
         for side in sides
         for kind in ("server", "environment", "workload")
         for name in listed(getattr(side, kind))

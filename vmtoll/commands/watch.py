@@ -124,14 +124,14 @@ def _complete(folder: Path, since: str) -> list[Path]:
     manifests = {run: read_manifest(run) for run in runs_of(folder)}
     complete = [run for run, manifest in manifests.items() if manifest.status == "complete"]
     complete.sort(key=lambda run: (manifests[run].started_at, run.name != manifests[run].run_id, run.name))
-    kept: dict[str, Path] = {}
+    first_copies: dict[str, Path] = {}
     for run in complete:
-        if (original := kept.setdefault(manifests[run].run_id, run)) != run:
+        if (original := first_copies.setdefault(manifests[run].run_id, run)) != run:
             say(f"{run}: a copy of the run {original.name}; a run counts once")
-    names = {run.name: list(kept).index(manifests[run].run_id) for run in complete}
+    names = {run.name: list(first_copies).index(manifests[run].run_id) for run in complete}
     if since and since not in names:
         raise UserError(f"--since {since}: no complete run of this name in {folder}")
-    return list(kept.values())[names[since] if since else 0 :]
+    return list(first_copies.values())[names[since] if since else 0 :]
 
 
 def _answer(
@@ -141,18 +141,18 @@ def _answer(
     from vmtoll.analysis.history import histories  # noqa: PLC0415
     from vmtoll.report.history import write_history  # noqa: PLC0415
 
-    found = histories(runs, metrics)
-    if not found:
+    figures = histories(runs, metrics)
+    if not figures:
         raise UserError(f"{runs[-1].path}: its experiment has none of these figures; give another --metric")
-    code = exit_of(found, least)
-    write_history(found, experiment, least, page, emulated=runs[-1].emulated)
-    write_junit(junit, experiment, junit_cases(found, least))
+    code = exit_of(figures, least)
+    write_history(figures, experiment, least, page, emulated=runs[-1].emulated)
+    write_junit(junit, experiment, junit_cases(figures, least))
     if openmetrics:
-        write_durably(openmetrics, openmetrics_text(experiment, found, least))
+        write_durably(openmetrics, openmetrics_text(experiment, figures, least))
     if as_json:
-        print_json({"exit": code, "page": page, "figures": [_document(each, least) for each in found]})
+        print_json({"exit": code, "page": page, "figures": [_document(each, least) for each in figures]})
     else:
-        _show(found, least, page, code)
+        _show(figures, least, page, code)
     return code
 
 

@@ -36,7 +36,6 @@ from vmtoll.spec.checks import (
 from vmtoll.spec.documents import Keys, check_names, read, validation_error
 from vmtoll.spec.profiles import check_profiles, environment_names, kin_of, with_factors
 from vmtoll.spec.server import ServerDefinition, read_server
-from vmtoll.spec.used import documents
 from vmtoll.spec.vary import expand, expand_density, expand_during
 from vmtoll.spec.workload import file_of, load_workloads
 from vmtoll.spec.workload import names as workload_names
@@ -237,7 +236,7 @@ def resolve(
     resolved = Resolved(
         path, experiment, workloads, site, definitions,
         sources=server_sources.versions, needs={name: _needs(registry, name) for name in steps},
-        documents=documents(registry, used), kin=kin_of(experiment, registry),
+        documents=sources.documents(registry, used), kin=kin_of(experiment, registry),
     )  # fmt: skip
     without_source = [Skipped(server=server, why=why) for server, why in server_sources.skipped.items()]
     available = [definition for server, definition in definitions.items() if server not in server_sources.skipped]
@@ -324,8 +323,8 @@ def _at_scale(path: Path, data: Keys, scale: Scale | None) -> Keys:
     chosen_scale = scale or "small"
     if chosen_scale not in scales:
         raise ExperimentError(f"scales.{chosen_scale}: is missing; there is: {', '.join(scales) or 'none'}", path)
-    kept = {key: value for key, value in data.items() if key != "scales"}
-    return {**kept, **scales[chosen_scale], "scale": chosen_scale}
+    others = {key: value for key, value in data.items() if key != "scales"}
+    return {**others, **scales[chosen_scale], "scale": chosen_scale}
 
 
 def _names_at_all_scales(document: Keys, key: str) -> list[str]:
