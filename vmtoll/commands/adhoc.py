@@ -1,38 +1,25 @@
 """Measure what a command asks for without an experiment of the user's: its file, its plan, its machines."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtoll.builds import tools
-from vmtoll.commands.conclude import judge
-from vmtoll.commands.plans import check_time, cost_text, service_cost_text
-from vmtoll.commands.progress import Progress
+from vmtoll.commands.measured import measured
+from vmtoll.commands.plans import check_time, cost_text
 from vmtoll.guests import profiles
 from vmtoll.lab import embedded, topology
 from vmtoll.model.change import Change
 from vmtoll.model.errors import UserError
 from vmtoll.model.trial import CONTAINER, CONTAINER_HOST_NETWORK
 from vmtoll.model.until import Until
-from vmtoll.paths import STATE
 from vmtoll.runner.run import Plan, on_machines, plan
-from vmtoll.runner.run import run as measure
 from vmtoll.shell import say
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.documents import Keys, drafted, write
 from vmtoll.spec.experiment import load
 from vmtoll.spec.inventory import environments_of
-from vmtoll.spec.service import TOOL
 
-# In the results folder: the experiments that commands wrote, and the inventory of this machine as client.
-COMPARISONS, SERVICES = "ab", "services"
-
-
-def measured(planned: Plan, results: Path, resume: Path | None = None) -> Path:
-    """Measure a plan on its machines, with its progress on stderr; return the run's folder."""
-    with Progress() as progress:
-        return measure(planned, results, resume, listener=progress, judge=judge)
+FOLDER = "ab"  # in the results folder: the experiments that commands wrote
 
 
 def pair_keys(
@@ -87,7 +74,7 @@ class Adhoc:
 
     @property
     def _file(self) -> Path:
-        return self.results / COMPARISONS / f"{'-'.join(self.keys['environments'])}.yml"
+        return self.results / FOLDER / f"{'-'.join(self.keys['environments'])}.yml"
 
 
 def lab_for(planned: Plan) -> Path:
@@ -105,23 +92,3 @@ def lab_for(planned: Plan) -> Path:
             described = "runtimes"
         embedded.up(planned.resolved.experiment.link, say, topology.shape(described, guests))
     return embedded.prepare(planned.resolved, say)
-
-
-def measured_service(planned: Plan, results: Path, resume: Path | None, limit: str | None = None) -> Path:
-    """Say what a plan will ask of its service, then measure it; without an inventory this machine sends the load. A
-    client that is this machine gets the load tool of the cache, which is built if it is not there.
-    """
-    say(service_cost_text(planned))
-    if planned.inventory is None:
-        planned = on_machines(planned, _this_machine(results), limit)
-    if planned.inventory and any(client.is_local for client in planned.inventory.clients):
-        tools.put_on_path({TOOL})
-    return measured(planned, results, resume)
-
-
-def _this_machine(results: Path) -> Path:
-    """An inventory whose only machine is this one, as client."""
-    root = "/" if os.geteuid() == 0 else str(STATE / "client")
-    hosts = {"this-machine": {"ansible_connection": "local", "vmtoll_root": root}}
-    content = {"all": {"children": {"clients": {"hosts": hosts}}}}
-    return write(results / SERVICES / "this-machine.inventory.yml", content)

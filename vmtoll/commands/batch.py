@@ -8,9 +8,9 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from vmtoll.commands.adhoc import measured
 from vmtoll.commands.answer import print_either
 from vmtoll.commands.conclude import Conclusion, conclude, replication_page
+from vmtoll.commands.measured import measured
 from vmtoll.files import write_durably
 from vmtoll.lab import embedded
 from vmtoll.model.document import Document

@@ -1,15 +1,16 @@
 """The command `measure-service`: measure a service that runs already, without an experiment file."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from vmtoll.commands.adhoc import SERVICES, measured_service
+from vmtoll.builds import tools
 from vmtoll.commands.answer import print_either
 from vmtoll.commands.help import NOTHING_VALID, describe
-from vmtoll.commands.measured import finish
+from vmtoll.commands.measured import finish, measured
 from vmtoll.commands.options import (
     DurationOption,
     InventoryOption,
@@ -21,11 +22,14 @@ from vmtoll.commands.options import (
 )
 from vmtoll.commands.plans import service_cost, service_cost_text
 from vmtoll.model.errors import UserError
-from vmtoll.paths import RESULTS
-from vmtoll.runner.run import plan
+from vmtoll.paths import RESULTS, STATE
+from vmtoll.runner.run import Plan, on_machines, plan
+from vmtoll.shell import say
 from vmtoll.spec.documents import write
 from vmtoll.spec.experiment import load
+from vmtoll.spec.service import TOOL
 
+FOLDER = "services"  # in the results folder: the experiments that the command wrote, and the inventory of this machine
 DEADLINE_MS = 500.0
 
 describe(
@@ -145,7 +149,7 @@ def measure_service(
         "duration_s": duration_s,
         **change,
     }
-    resolved = load(write(results / SERVICES / f"{name}.yml", keys))
+    resolved = load(write(results / FOLDER / f"{name}.yml", keys))
     planned = plan(resolved, inventory, limit, until=until, resume=resume)
     if dry_run:
         print_either(as_json, lambda: service_cost(planned), lambda: service_cost_text(planned))
@@ -170,3 +174,23 @@ def _arms(addresses: Sequence[str]) -> dict[str, str]:
     if len(arms) < len(addresses):
         raise UserError("two addresses have the same name; give each its own")
     return arms
+
+
+def measured_service(planned: Plan, results: Path, resume: Path | None, limit: str | None = None) -> Path:
+    """Say what a plan will ask of its service, then measure it; without an inventory this machine sends the load. A
+    client that is this machine gets the load tool of the cache, which is built if it is not there.
+    """
+    say(service_cost_text(planned))
+    if planned.inventory is None:
+        planned = on_machines(planned, _this_machine(results), limit)
+    if planned.inventory and any(client.is_local for client in planned.inventory.clients):
+        tools.put_on_path({TOOL})
+    return measured(planned, results, resume)
+
+
+def _this_machine(results: Path) -> Path:
+    """An inventory whose only machine is this one, as client."""
+    root = "/" if os.geteuid() == 0 else str(STATE / "client")
+    hosts = {"this-machine": {"ansible_connection": "local", "vmtoll_root": root}}
+    content = {"all": {"children": {"clients": {"hosts": hosts}}}}
+    return write(results / FOLDER / "this-machine.inventory.yml", content)

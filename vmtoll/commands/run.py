@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from vmtoll.commands import batch, values
-from vmtoll.commands.adhoc import measured, measured_service
 from vmtoll.commands.answer import print_either
 from vmtoll.commands.help import NOTHING_VALID, describe
-from vmtoll.commands.measured import finish
+from vmtoll.commands.measure_service import measured_service
+from vmtoll.commands.measured import finish, measured
 from vmtoll.commands.options import (
     DryRunOption,
     InventoryOption,
