@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from copy import copy
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
@@ -16,16 +17,17 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 from typer.main import get_command, get_group
 
-from vmtoll.commands.help import ERROR, OWN_EXITS, CliCommand, CommandGroup, describe, epilog
+from vmtoll.commands.help import ERROR, OWN_EXITS, CliCommand, CommandGroup, command_line, describe, epilog
 from vmtoll.model.errors import RunInterruptedError, VmtollError
 
 MISUSED, INTERRUPTED, UNREAD = 2, 130, 141  # exit codes; the last two as for a program that SIGINT or SIGPIPE ends
 
 
 # Panel → command → the module that has it, and where its name differs, what it is called there. A command's module is
-# loaded when the command is typed, or help lists it: all of them take most of a second.
+# loaded when the command is typed: all of them take most of a second.
 _PANELS: Mapping[str, Mapping[str, str]] = {
     "Begin": {"init": "init", "lab": "lab:app"},
     "Measure": {
@@ -76,6 +78,16 @@ class _Program(CommandGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return _command(cmd_name) if cmd_name in _PANEL_OF else None
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help. It has a line for each command, which completion.json has too, and loads none of them."""
+        lines, listing = command_line(), copy(self)
+
+        def listed(ctx: Any, cmd_name: str) -> Any:
+            return TyperCommand(cmd_name, help=lines[cmd_name]["help"], rich_help_panel=_PANEL_OF[cmd_name])
+
+        listing.get_command = listed  # type: ignore[method-assign]
+        super(_Program, listing).format_help(ctx, formatter)
 
     @property
     def epilog(self) -> str:

@@ -37,5 +37,6 @@ def run(
     until: Until | None = None,
     judge: Judge | None = None,
 ) -> Path:
-    planned = plan(file, registry, scale=scale, until=until, resume=resume)
-    return runner.run(planned, inventory, results, resume, listener=listener, limit=limit, judge=judge)
+    resolved = load(file, registry, scale)
+    planned = runner.plan(resolved, inventory, limit, until=until, resume=resume)
+    return runner.run(planned, results, resume, listener=listener, judge=judge)

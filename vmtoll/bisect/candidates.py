@@ -28,8 +28,8 @@ def of_file(file: Path, good: str | None, bad: str | None) -> list[str]:
         listed[candidate] = number
     names = list(listed)
     if len(names) < 2:
-        found = f"only {names[0]}" if names else "nothing"
-        raise UserError(f"{file}: lists {found}; give two candidates at least, the good one first, the bad one last")
+        few = f"only {names[0]}" if names else "nothing"
+        raise UserError(f"{file}: lists {few}; give two candidates at least, the good one first, the bad one last")
     first, last = (_index(file, names, name, end) for name, end in ((good, 0), (bad, len(names) - 1)))
     if first >= last:
         raise UserError(f"{file}: {names[first]} does not come before {names[last]}; list them from good to bad")
@@ -81,13 +81,13 @@ def _not_in_order(repository: Path, good: str, bad: str) -> str:
 def commit_of(repository: Path, revision: str) -> str:
     """The hash of a revision. Raises UserError with git's reason."""
     _git(repository, "rev-parse", "--git-dir")
-    found = _git(repository, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", allowed=(1, 128)).strip()
-    if not found:
+    commit = _git(repository, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", allowed=(1, 128)).strip()
+    if not commit:
         cut_off = (
             "; the clone is shallow, `git fetch --unshallow --tags` gets the rest" if _is_shallow(repository) else ""
         )
         raise UserError(f"{repository}: no commit {revision!r} there{cut_off}")
-    return found
+    return commit
 
 
 def inside_of(repository: Path, commit: str) -> tuple[str, str] | None:

@@ -4,19 +4,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
-
-import yaml
 
 from vmtoll.analysis.anchors import answer_of, is_narrow, judge_sitting
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.bisect.builds import BuildError, Builds
 from vmtoll.bisect.search import step
 from vmtoll.bisect.store import BisectionStore, slug
-from vmtoll.files import write_durably
 from vmtoll.model.bisection import BAD, GOOD, Contrast, Sitting, SittingAnswer, SittingResult, Task
-from vmtoll.model.errors import ExperimentError, UserError, VmtollError
+from vmtoll.model.errors import UserError, VmtollError
 from vmtoll.model.event import Event, Listener, TrialEnded
 from vmtoll.model.finding import Code, Validity
 from vmtoll.model.metric import METRICS, Metric, loop_of
@@ -24,10 +20,11 @@ from vmtoll.model.trial import Arm, Scenario, TrialRecord
 from vmtoll.model.until import ComparisonState, Look, LookComparison, Until
 from vmtoll.model.verdict import Kind
 from vmtoll.model.workload import SearchWorkload
-from vmtoll.runner.run import Plan, plan
+from vmtoll.runner.run import Plan, on_machines, plan
 from vmtoll.runner.run import run as measure
 from vmtoll.runs.folder import runs_of
 from vmtoll.spec.catalog import Registry
+from vmtoll.spec.documents import drafted, write
 from vmtoll.spec.experiment import load
 
 
@@ -64,30 +61,22 @@ def experiment_of(design: Design, sitting: Sitting, builds: Builds) -> dict[str,
     }  # fmt: skip
 
 
-def planned(design: Design, sitting: Sitting, builds: Builds, file: Path, resume: Path | None = None) -> Plan:
-    """Write a sitting's experiment and plan it."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(file, yaml.safe_dump(experiment_of(design, sitting, builds), sort_keys=False).encode())
-    return plan(load(file, design.registry), until=None if resume else design.until, resume=resume)
-
-
-def preview(design: Design, store: BisectionStore, builds: Builds) -> Plan:
-    """The plan of a sitting with a candidate, read from a draft. Raises UserError unless a single figure decides."""
+def preview(
+    design: Design, store: BisectionStore, builds: Builds, inventory: Path | None, limit: str | None
+) -> tuple[Plan, Metric]:
+    """The plan of a sitting with a candidate, read from a draft, and the metric that decides. Raises UserError unless
+    there is a single one.
+    """
     sitting = step(store.bisection, store.bisection.candidates[1])
-    with TemporaryDirectory(prefix="vmtoll-bisect-") as folder:
-        file = Path(folder) / "bisect.yml"
-        try:
-            draft = planned(design, sitting, builds, file)
-        except ExperimentError as error:
-            raise error.without(file) from None
+    with drafted(experiment_of(design, sitting, builds), "bisect.yml") as file:
+        draft = plan(load(file, design.registry), inventory, limit, until=design.until)
     scenarios = {trial.scenario for trial in draft.trials}
     if len(scenarios) != 1 or any(isinstance(w, SearchWorkload) for w in draft.resolved.workloads.values()):
         raise UserError(
             f"--workload {design.keys['workloads'][0]}: has {len(scenarios)} loads, or searches for its rate; give a "
             "workload with one load"
         )
-    metric_of(design, scenarios.pop())
-    return draft
+    return draft, metric_of(design, scenarios.pop())
 
 
 def metric_of(design: Design, scenario: Scenario) -> Metric:
@@ -137,10 +126,6 @@ class Sitter:
     limit: str | None
     listener: Listener  # of its runs
 
-    def main_metric(self, draft: Plan) -> Metric:
-        """The metric that decides under the load of a plan."""
-        return metric_of(self.design, draft.trials[0].scenario)
-
     def sit_and_keep(self, sitting: Sitting) -> SittingResult:
         """Measure a sitting and keep what it found; after a kill the same sitting goes on."""
         self.store.begin(sitting)
@@ -184,11 +169,11 @@ class Sitter:
         if done := self._left(file, ended=True):
             return done
         resume = self._left(file, ended=False)
-        draft = planned(self.design, sitting, self.builds, file, resume)
+        resolved = load(write(file, experiment_of(self.design, sitting, self.builds)), self.design.registry)
+        draft = plan(resolved, until=None if resume else self.design.until, resume=resume)
         return measure(
-            draft, self.machines(draft), self.store.runs, resume,
-            listener=FailureWatch(self.listener), limit=self.limit,
-            judge=lambda folder, looks: self.look(sitting, folder, looks),
+            on_machines(draft, self.machines(draft), self.limit), self.store.runs, resume,
+            listener=FailureWatch(self.listener), judge=lambda folder, looks: self.look(sitting, folder, looks),
         )  # fmt: skip
 
     def look(self, sitting: Sitting, folder: Path, looks: Sequence[Look]) -> list[LookComparison]:

@@ -61,9 +61,9 @@ class BisectionStore:
 
     def remove_builds(self, keep: Sequence[str] = ()) -> None:
         """Remove the sources and builds of candidates, but for those to `keep`; all logs stay."""
-        kept = {slug(candidate) for candidate in keep}
+        names = {slug(candidate) for candidate in keep}
         for folder in self.builds.glob("*"):
-            if folder.is_dir() and folder.name not in kept:
+            if folder.is_dir() and folder.name not in names:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _write(self, **update: object) -> None:

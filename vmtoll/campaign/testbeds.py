@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from vmtoll.model.errors import UserError
-from vmtoll.spec.groups import GROUPS
 from vmtoll.spec.inventory import members, read_inventory
 from vmtoll.spec.inventory_faults import read_valid_inventory
+from vmtoll.spec.inventory_files import GROUPS
 
 CELLS_GROUP = "cells"
 ONLY_TEST_BED = "whole"  # the only test bed of an inventory that names none

@@ -2,26 +2,33 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vmtoll.commands import values
+from vmtoll.commands.adhoc import Adhoc, pair_keys
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.conclude import load_and_analyse, write_conclusion
 from vmtoll.commands.help import ERROR, describe
 from vmtoll.commands.options import (
     DIFFERS_IN,
+    AtMostOption,
+    DryRunOption,
+    DurationOption,
     InventoryOption,
     JsonOption,
     LimitOption,
+    LinkOption,
+    MetricsOption,
+    OnOption,
     ResultsOption,
     ResumeOption,
     UntilOption,
+    check_metrics,
 )
-from vmtoll.commands.outcome import Case, Exit, junit_report
-from vmtoll.commands.pair import Pair, show
-from vmtoll.files import write_durably
+from vmtoll.commands.outcome import Case, Exit, check_folders, write_junit
+from vmtoll.commands.plans import show
 from vmtoll.model.change import Change
 from vmtoll.model.errors import UserError
 from vmtoll.model.metric import METRICS, loop_of
@@ -64,29 +71,20 @@ def ab(
         list[str] | None,
         typer.Option(help="Workload (repeatable; default: site-steady).", autocompletion=values.workloads),
     ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"Metric that counts (repeatable): {', '.join(METRICS)}. Default: the main one of each load."
-        ),
-    ] = None,
+    metric: MetricsOption = None,
     blocks: Annotated[
         int, typer.Option(help="Number of blocks: paired trials (with --until: before the first check).", min=6)
     ] = 8,
-    duration_s: Annotated[float, typer.Option(help="Seconds of load in a trial.", min=0.1)] = 2.0,
+    duration_s: DurationOption = 2.0,
     until: UntilOption = None,
-    at_most_min: Annotated[
-        float | None, typer.Option(help="Refuse to start if it would take more than this many minutes.", min=0)
-    ] = None,
+    at_most_min: AtMostOption = None,
     apply: Annotated[
         str | None,
         typer.Option(help="Command that turns the first environment into the second one, whose name you choose."),
     ] = None,
     revert: Annotated[str, typer.Option(help="Command that undoes --apply, between blocks and at the end.")] = "",
     differs_in: Annotated[list[str] | None, typer.Option(help=f"{DIFFERS_IN} Default: anything.")] = None,
-    on: Annotated[
-        Literal["machine", "host"], typer.Option(help="Where --apply and --revert run: the machine, or its KVM host.")
-    ] = "machine",
+    on: OnOption = "machine",
     boots: Annotated[
         bool,
         typer.Option(
@@ -96,13 +94,11 @@ def ab(
     command_limit_s: Annotated[
         float, typer.Option(help="Time limit of --apply and of --revert in seconds.", min=1)
     ] = 600.0,
-    link: Annotated[str, typer.Option(help="Rate of the client's link: unshaped, 100mbit, …")] = "unshaped",
+    link: LinkOption = "unshaped",
     inventory: InventoryOption = None,
     limit: LimitOption = None,
     resume: ResumeOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the schedule and how long it takes; measure nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
     junit: Annotated[
         Path | None, typer.Option(help="Write the verdicts to this file as a JUnit report.", dir_okay=False)
     ] = None,
@@ -113,30 +109,25 @@ def ab(
 
     Without --inventory it measures in the embedded lab, and creates the guests that the lab lacks.
     """
-    for name in metric or []:
-        if name not in METRICS:
-            raise UserError(f"--metric {name}: unknown metric; allowed: {', '.join(METRICS)}")
+    check_metrics(metric or [])
     if baseline == other:
         raise UserError(f"{baseline} is both sides; name two environments")
     if bool(apply) != bool(revert):
         raise UserError("--apply and --revert go together: the first environment is what --revert restores")
     if differs_in and not apply:
         raise UserError("--differs-in says what --apply changes; give that too, or leave it out")
-    pair = Pair(
-        baseline, other, server or ["nginx"], workload or ["site-steady"], blocks, duration_s, link,
-        change=Change(
-            apply=apply, revert=revert, differs_in=differs_in or None, on=on, boots=boots, limit_s=command_limit_s
-        ) if apply else None,
-    )  # fmt: skip
-    if junit and not junit.parent.is_dir():
-        raise UserError(f"--junit {junit}: there is no folder {junit.parent}; make it, or name another file")
-    planned = pair.plan(results, until, resume, inventory, limit, at_most_min)
+    change = Change(
+        apply=apply, revert=revert, differs_in=differs_in or None, on=on, boots=boots, limit_s=command_limit_s
+    ) if apply else None  # fmt: skip
+    keys = pair_keys(baseline, other, server, workload, blocks=blocks, duration_s=duration_s, link=link, change=change)
+    check_folders({"--junit": junit})
+    adhoc = Adhoc(keys, results, inventory, limit, resume)
+    planned = adhoc.plan(until, at_most_min)
     _check_metrics(planned, metric or [])
     if dry_run:
         show(planned, resumed=resume is not None, as_json=as_json)
         return
-    folder = pair.measure(planned, results, resume, inventory, limit)
-    raise SystemExit(_answer(folder, metric or [], junit, as_json=as_json))
+    raise SystemExit(_answer(adhoc.measure(planned), metric or [], junit, as_json=as_json))
 
 
 def _check_metrics(planned: "Plan", metrics: Sequence[str]) -> None:
@@ -155,8 +146,7 @@ def _answer(folder: Path, metrics: Sequence[str], junit: Path | None, *, as_json
     conclusion = write_conclusion(run, analysis)
     rows = list(counted_verdicts(analysis, metrics))
     code = exit_of([verdict for _, verdict in rows])
-    if junit:
-        write_durably(junit, junit_report(run.manifest.experiment.name, junit_cases(analysis, rows)))
+    write_junit(junit, run.manifest.experiment.name, junit_cases(analysis, rows))
     if as_json:
         verdicts = list(verdict_rows(analysis, [verdict for _, verdict in rows]))
         print_json(conclusion.document() | {"exit": code, "verdicts": verdicts})

@@ -8,17 +8,16 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from vmtoll.commands.answer import print_json
-from vmtoll.commands.conclude import Conclusion, conclude, judge, replication_page
-from vmtoll.commands.progress import Progress
+from vmtoll.commands.answer import print_either
+from vmtoll.commands.conclude import Conclusion, conclude, replication_page
+from vmtoll.commands.measured import measured
 from vmtoll.files import write_durably
 from vmtoll.lab import embedded
 from vmtoll.model.document import Document
 from vmtoll.model.errors import LoadError, UserError, VmtollError, WrongLinkError
 from vmtoll.model.experiment import Scale
 from vmtoll.model.until import Until
-from vmtoll.runner.run import Plan, plan, same_experiment
-from vmtoll.runner.run import run as measure
+from vmtoll.runner.run import Plan, on_machines, plan, same_experiment
 from vmtoll.runs.folder import read_manifest, runs_of
 from vmtoll.shell import say
 from vmtoll.spec.catalog import Registry
@@ -146,10 +145,7 @@ def run_all(
             failed.append(name)
             outcomes.append({"experiment": name, "status": "failed", "why": str(error)})
     page = writers.page([batch.results / name / run_id for name, run_id in batch.runs.items()], results / PAGE)
-    if as_json:
-        print_json({"experiments": outcomes, "page": page})
-    else:
-        print(f"page:   {page}")
+    print_either(as_json, lambda: {"experiments": outcomes, "page": page}, lambda: f"page:   {page}")
     if failed:
         say(
             f"{len(failed)} of {len(all_plans)} experiments failed: {', '.join(failed)}; "
@@ -170,9 +166,8 @@ def _measure_if_needed(planned: Plan, batch: Batch, inventory: Path | None, limi
     if folder is None:
         if unfinished := batch.unfinished(planned.resolved):
             planned = plan(planned.resolved, resume=unfinished)
-        machines = inventory or embedded.prepare(planned.resolved, say)
-        with Progress() as progress:
-            folder = measure(planned, machines, batch.results, unfinished, listener=progress, limit=limit, judge=judge)
+        planned = on_machines(planned, inventory or embedded.prepare(planned.resolved, say), limit)
+        folder = measured(planned, batch.results, unfinished)
         batch.record_run(folder)
     return folder
 

@@ -12,8 +12,8 @@ import typer
 
 from vmtoll.campaign.fan_out import FORKS
 from vmtoll.commands import values
-from vmtoll.commands.answer import answer, print_json
-from vmtoll.commands.help import CliCommand, CommandGroup, describe
+from vmtoll.commands.answer import answer, print_either, print_json
+from vmtoll.commands.help import CommandGroup, describe, subcommand
 from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ScaleOption, outside_bundles, size_of
 from vmtoll.lab import embedded
 from vmtoll.model.errors import UserError
@@ -64,15 +64,12 @@ app = typer.Typer(
 )
 
 
-@app.command(
-    "run",
-    cls=CliCommand,
-    epilog=describe(
-        "campaign run",
-        "vmtoll campaign run demo tails -i lab.yml --dry-run",
-        "vmtoll campaign run demo --bed rack7 --inventory slices/rack7.json --output /shared/spring",
-        exits={1: "a run is missing"},
-    ),
+@subcommand(
+    app,
+    "campaign run",
+    "vmtoll campaign run demo tails -i lab.yml --dry-run",
+    "vmtoll campaign run demo --bed rack7 --inventory slices/rack7.json --output /shared/spring",
+    exits={1: "a run is missing"},
 )
 def run_campaign(
     experiments: Annotated[list[str], EXPERIMENTS],
@@ -107,10 +104,7 @@ def run_campaign(
     beds = read_testbeds(machines, limit)
     campaign = _campaign(experiments, machines, beds, size_of(scale, inventory), output, dataset, forks, bed)
     if dry_run:
-        if as_json:
-            print_json(_schedule(campaign))
-        else:
-            print(_text(campaign))
+        print_either(as_json, lambda: _schedule(campaign), lambda: _text(campaign))
         return
     if not inventory:
         embedded.equip(
@@ -148,14 +142,11 @@ def _campaign(
     return Campaign(folder / "jobs" / bed, data, machines, plans, chosen, forks, of=folder.name)
 
 
-@app.command(
-    "submit",
-    cls=CliCommand,
-    epilog=describe(
-        "campaign submit",
-        "vmtoll campaign submit demo -i lab.yml --output /shared/spring --dry-run",
-        "vmtoll campaign submit demo -i lab.yml --output /shared/spring --sbatch=--partition=lab --at-once 200",
-    ),
+@subcommand(
+    app,
+    "campaign submit",
+    "vmtoll campaign submit demo -i lab.yml --output /shared/spring --dry-run",
+    "vmtoll campaign submit demo -i lab.yml --output /shared/spring --sbatch=--partition=lab --at-once 200",
 )
 def submit_campaign(
     experiments: Annotated[list[str], EXPERIMENTS],
@@ -222,7 +213,7 @@ def _absolute(dataset: "Location") -> str:
     return str(dataset.absolute() if isinstance(dataset, Path) else dataset)
 
 
-@app.command("status", cls=CliCommand, epilog=describe("campaign status", "vmtoll campaign status /shared/spring"))
+@subcommand(app, "campaign status", "vmtoll campaign status /shared/spring")
 def campaign_status(
     folder: Annotated[Path, typer.Argument(help="Folder of a submitted campaign.", exists=True, file_okay=False)],
     as_json: JsonOption = False,
@@ -297,11 +288,7 @@ def partition(
         answer(document, as_json=True)
 
 
-@app.command(
-    "report",
-    cls=CliCommand,
-    epilog=describe("campaign report", "vmtoll campaign report results/campaigns/demo_tails/data"),
-)
+@subcommand(app, "campaign report", "vmtoll campaign report results/campaigns/demo_tails/data")
 def campaign_report(
     dataset: Annotated[str, typer.Argument(help="Folder or URL (s3://…) of a dataset.")],
     campaign: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from vmtoll.commands.answer import print_json
+from vmtoll.commands.answer import print_either
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption, RunArgument, percent
 from vmtoll.model.document import plain_message
@@ -82,10 +82,7 @@ def capacity(
     answer = planner.assess_capacity(run, slo, demand)
     if answer.is_empty:
         raise UserError(f"{folder}: {no_capacity_text(run)}")
-    if as_json:
-        print_json(document(answer))
-    else:
-        print("\n".join(lines(answer)))
+    print_either(as_json, lambda: document(answer), lambda: lines(answer))
 
 
 def _print_hosts(folder: Path, guests: int, spare: int, *, as_json: bool) -> None:
@@ -99,7 +96,4 @@ def _print_hosts(folder: Path, guests: int, spare: int, *, as_json: bool) -> Non
             f"{folder}: --guests: in this run no guests had separate loads; measure one with vmtoll run density, "
             "or give --rate and --p99-ms"
         )
-    if as_json:
-        print_json(document(run, guests, spare))
-    else:
-        print("\n".join(lines(run, guests, spare)))
+    print_either(as_json, lambda: document(run, guests, spare), lambda: lines(run, guests, spare))

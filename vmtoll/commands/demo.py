@@ -1,5 +1,8 @@
 """The command `demo`."""
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from vmtoll.builds.suite import lab_release
@@ -7,7 +10,6 @@ from vmtoll.commands.conclude import conclude
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption, ResultsOption, SuiteOption
 from vmtoll.commands.run import run_one
-from vmtoll.commands.stages import Stages
 from vmtoll.lab import embedded
 from vmtoll.paths import RESULTS
 from vmtoll.shell import say
@@ -21,16 +23,29 @@ def demo(results: ResultsOption = RESULTS, suite: SuiteOption = None, as_json: J
     """Bring the embedded lab up, run the experiment `demo`, write its report."""
     embedded.require_root()
     resolved = load(Registry().experiment_file("demo"))
-    stages = Stages()
-    with stages.stage("lab and load tools"):
+    taken_s: dict[str, float] = {}
+    with _timed("lab and load tools", taken_s):
         embedded.up(resolved.experiment.link, say, release=lab_release(suite))
-    with stages.stage("measuring"):
+    with _timed("measuring", taken_s):
         folder = run_one("demo", None, results)
-    with stages.stage("report"):
+    with _timed("report", taken_s):
         conclusion = conclude(folder)
-    share = _load_s(folder) / stages.taken_s["measuring"]
-    say(f"{stages}; {100 * share:.0f}% of the measuring was load")
+    stages = ", ".join(f"{stage} {_duration(seconds)}" for stage, seconds in taken_s.items())
+    say(f"{stages}; {100 * _load_s(folder) / taken_s['measuring']:.0f}% of the measuring was load")
     conclusion.show(as_json=as_json)
+
+
+@contextmanager
+def _timed(stage: str, taken_s: dict[str, float]) -> Iterator[None]:
+    """Note the wall clock of a stage, in s."""
+    started_s = time.monotonic()
+    yield
+    taken_s[stage] = time.monotonic() - started_s
+
+
+def _duration(taken_s: float) -> str:
+    minutes, seconds = divmod(round(taken_s), 60)
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
 
 
 def _load_s(folder: Path) -> float:

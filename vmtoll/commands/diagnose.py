@@ -12,8 +12,16 @@ from pydantic import TypeAdapter
 from vmtoll.commands import values
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import describe
-from vmtoll.commands.measure_step import StepMeasurement
-from vmtoll.commands.options import InventoryOption, JsonOption, ResultsOption, UntilOption, YesOption, own_inventory
+from vmtoll.commands.measure_step import measure_step
+from vmtoll.commands.options import (
+    AtMostOption,
+    InventoryOption,
+    JsonOption,
+    ResultsOption,
+    UntilOption,
+    YesOption,
+    own_inventory,
+)
 from vmtoll.guests import diagnosis as domains
 from vmtoll.guests.diagnosis.apply import candidates, tried, unchanged
 from vmtoll.guests.diagnosis.others import OtherGuests, find_guests, found_guest, number_of
@@ -90,9 +98,7 @@ def diagnose(
     blocks: Annotated[int, typer.Option(help="With --measure: number of blocks (paired trials).", min=6)] = 8,
     duration_s: Annotated[float, typer.Option(help="With --measure: seconds of load in a trial.", min=0.1)] = 2.0,
     until: UntilOption = None,
-    at_most_min: Annotated[
-        float | None, typer.Option(help="Refuse to start if it would take more than this many minutes.", min=0)
-    ] = None,
+    at_most_min: AtMostOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="With --measure: print the plan; change nothing.")] = False,
     yes: YesOption = False,
     results: ResultsOption = RESULTS,
@@ -121,10 +127,10 @@ def diagnose(
     with _Host(host, uri) as there:
         diagnoses = list(there.diagnoses(selection, where, results, tell=as_json or not all_))
     if measure:
-        StepMeasurement(
-            measure, server or ["nginx"], workload or ["site-steady"], blocks, duration_s, until, at_most_min
-        ).measure(
-            diagnoses[0], str(guest), host, uri, inventory, results, dry_run=dry_run, yes=yes, as_json=as_json
+        loads = {"servers": server, "workloads": workload, "blocks": blocks, "duration_s": duration_s}
+        measure_step(
+            measure, loads, diagnoses[0], str(guest), host, uri, inventory, results, until, at_most_min,
+            dry_run=dry_run, yes=yes, as_json=as_json,
         )  # fmt: skip
         return
     diagnoses.sort(key=_badness, reverse=True)

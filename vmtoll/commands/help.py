@@ -1,8 +1,11 @@
 """The text of `--help`: a command's description without line breaks, examples, exit codes; no value for a flag."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from typer import Typer
 from typer.core import TyperCommand, TyperGroup
 
 # Command → examples; for a group and for the program itself (no name), those to begin with.
@@ -15,8 +18,16 @@ EXITS: Mapping[int, str] = {
     0: "done",
     2: "usage or configuration error (one line on stderr says what to do)",
 }
+# The whole command line: words of a command → its first line of help and its parameters; vmtoll.commands.skeleton.
+COMMAND_LINE = Path(__file__).with_name("completion.json")
 # Of any command that something else ended.
 ENDED: Mapping[int, str] = {130: "interrupted (^C)", 141: "broken pipe (`| head`)"}
+
+
+def command_line() -> dict[str, dict[str, Any]]:
+    """Return the content of completion.json, without loading a command."""
+    document: dict[str, dict[str, Any]] = json.loads(COMMAND_LINE.read_text(encoding="utf-8"))
+    return document
 
 
 def describe(command: str, *examples: str, exits: Mapping[int, str] | None = None) -> str:
@@ -65,6 +76,13 @@ class CliCommand(TyperCommand):
 
     def get_short_help_str(self, limit: int = 0) -> str:
         return (self.help or "").partition("\n")[0]
+
+
+def subcommand(
+    group: Typer, name: str, *examples: str, exits: Mapping[int, str] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a function a command of a group; register its examples and its own exit codes. `name`: all of its words."""
+    return group.command(name.partition(" ")[2], cls=CliCommand, epilog=describe(name, *examples, exits=exits))
 
 
 class CommandGroup(TyperGroup):

@@ -163,21 +163,21 @@ def _chosen(texts: Sequence[str] | None, source: _Source | None, config: SshConf
 
 def _guest(text: str, listed: Sequence[ListedGuest]) -> MeasuredGuest:
     """The guest that is named, perhaps with its own address. Raises UserError."""
-    if found := _found(text, listed):
-        return MeasuredGuest(_machine(found, listed), found)
+    if guest := _of_host(text, listed):
+        return MeasuredGuest(_machine(guest, listed), guest)
     machine = Machine.of(text, "--guest")
-    found = _found(machine.name, listed)
-    if found is None:
+    guest = _of_host(machine.name, listed)
+    if guest is None:
         raise UserError(f"--guest {unknown('guest', machine.name, sorted(each.name for each in listed))}")
-    return MeasuredGuest(replace(machine, name=_name(found, listed)), found)
+    return MeasuredGuest(replace(machine, name=_name(guest, listed)), guest)
 
 
-def _found(name: str, listed: Sequence[ListedGuest]) -> ListedGuest | None:
+def _of_host(name: str, listed: Sequence[ListedGuest]) -> ListedGuest | None:
     """The guest of this name or VMID. Raises UserError where several have the name, as Proxmox VE allows."""
-    found = [each for each in listed if each.name == name or (each.vmid and str(each.vmid) == name)]
-    if len(found) > 1:
-        raise UserError(f"--guest {name}: several have this name; give a VMID: {_listed(found)}")
-    return found[0] if found else None
+    matching = [each for each in listed if each.name == name or (each.vmid and str(each.vmid) == name)]
+    if len(matching) > 1:
+        raise UserError(f"--guest {name}: several have this name; give a VMID: {_listed(matching)}")
+    return matching[0] if matching else None
 
 
 def _machine(guest: ListedGuest, listed: Sequence[ListedGuest]) -> Machine:

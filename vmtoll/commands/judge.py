@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vmtoll.agent.kvm_host import cpu_list
-from vmtoll.commands.answer import print_json
+from vmtoll.commands.answer import print_either, print_json
 from vmtoll.commands.help import ERROR, describe
 from vmtoll.commands.options import JsonOption, UntilOption, percent
-from vmtoll.commands.outcome import Case, Exit, junit_report
+from vmtoll.commands.outcome import Case, Exit, check_folders, write_junit
 from vmtoll.files import write_durably
 from vmtoll.model.errors import UserError
 from vmtoll.model.until import Look, Until, look_share, next_look
@@ -149,9 +149,7 @@ def judge(
 
     if better and better not in list(Better):
         raise UserError(f"--better {better}: give higher or lower")
-    for option, file in (("--junit", junit), ("--markdown", markdown), ("--save", save)):
-        if file and not file.parent.is_dir():
-            raise UserError(f"{option} {file}: there is no folder {file.parent}; make it, or name another file")
+    check_folders({"--junit": junit, "--markdown": markdown, "--save": save})
     if bool(files) == bool(run):
         raise UserError("give judge files, or commands to measure: --run A --run B")
     judged = partial(
@@ -172,8 +170,7 @@ def judge(
     else:
         page = judged(renamed(_rows(files or [], names.split(","), file_as, paired=blocks), renames or []))
     code = exit_of(page, worse_than / 100)
-    if junit:
-        write_durably(junit, junit_report("vmtoll judge", [_case(each, page, worse_than / 100) for each in page.gates]))
+    write_junit(junit, "vmtoll judge", (_case(each, page, worse_than / 100) for each in page.gates))
     if markdown:
         write_durably(markdown, _markdown(page, code, is_measured=bool(run)).encode())
     if as_json:
@@ -327,14 +324,11 @@ def _outcome(comparison: "RecordedComparison", least: float) -> Exit:
 
 def _without_rows(problem: str, junit: Path | None, markdown: Path | None, *, as_json: bool) -> None:
     """The answer on a side that does not run: it is worse, and there is nothing to compare."""
-    if junit:
-        write_durably(junit, junit_report("vmtoll judge", [Case("vmtoll.judge", "every run", "failure", problem)]))
+    write_junit(junit, "vmtoll judge", [Case("vmtoll.judge", "every run", "failure", problem)])
     if markdown:
         write_durably(markdown, f"**{Exit.WORSE.line}**\n\n{problem}\n".encode())
-    if as_json:
-        print_json({"rows": [], "problem": problem, "exit": Exit.WORSE})
-    else:
-        print(f"{problem}\n{Exit.WORSE.line}")
+    document = {"rows": [], "problem": problem, "exit": Exit.WORSE}
+    print_either(as_json, lambda: document, lambda: [problem, Exit.WORSE.line])
 
 
 def _case(comparison: "RecordedComparison", page: "RecordedPage", least: float) -> Case:

@@ -9,8 +9,8 @@ import typer
 from vmtoll.builds import image, machine_disk, tools
 from vmtoll.builds.suite import lab_release
 from vmtoll.commands import values
-from vmtoll.commands.answer import print_json
-from vmtoll.commands.help import CliCommand, CommandGroup, describe
+from vmtoll.commands.answer import print_either, print_json
+from vmtoll.commands.help import CommandGroup, describe, subcommand
 from vmtoll.commands.options import JsonOption, SuiteOption
 from vmtoll.lab import embedded
 from vmtoll.lab import topology as topologies
@@ -24,11 +24,7 @@ app = typer.Typer(
 )
 
 
-@app.command(
-    "up",
-    cls=CliCommand,
-    epilog=describe("lab up", "vmtoll lab up --link 1gbit", "vmtoll lab up --guests kvm-2009,kvm-default"),
-)
+@subcommand(app, "lab up", "vmtoll lab up --link 1gbit", "vmtoll lab up --guests kvm-2009,kvm-default")
 def up(
     link: Annotated[str, typer.Option(help="Rate of each client's link: unshaped, 100mbit, 1gbit, …")] = "unshaped",
     topology: Annotated[
@@ -58,7 +54,7 @@ def up(
         print_json(embedded.status())
 
 
-@app.command("image", cls=CliCommand, epilog=describe("lab image", "vmtoll lab image --suite bookworm"))
+@subcommand(app, "lab image", "vmtoll lab image --suite bookworm")
 def build_image(
     machines: Annotated[bool, typer.Option("--machines", help="Also build the disk for virtual machines.")] = False,
     output: Annotated[
@@ -91,25 +87,18 @@ def build_image(
         print(f"vmtoll_image_url: http://…\nvmtoll_image_sha256: {digest}")
 
 
-@app.command("down", cls=CliCommand, epilog=describe("lab down", "vmtoll lab down"))
+@subcommand(app, "lab down", "vmtoll lab down")
 def down() -> None:
     """Remove the lab with all its namespaces, mounts, domains, processes and routes."""
     embedded.require_root()
     embedded.down(say)
 
 
-@app.command(
-    "status",
-    cls=CliCommand,
-    epilog=describe("lab status", "vmtoll lab status", "vmtoll lab status --json", exits={1: "the lab is not up"}),
-)
+@subcommand(app, "lab status", "vmtoll lab status", "vmtoll lab status --json", exits={1: "the lab is not up"})
 def status(as_json: JsonOption = False) -> None:
     """Print whether the lab is up, its image, topology and link, and which machines do not answer."""
     state = embedded.status()
-    if as_json:
-        print_json(state)
-    else:
-        print("\n".join(_lines(state)))
+    print_either(as_json, lambda: state, lambda: _lines(state))
     raise SystemExit(0 if state["up"] else 1)
 
 

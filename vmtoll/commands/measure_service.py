@@ -1,31 +1,33 @@
 """The command `measure-service`: measure a service that runs already, without an experiment file."""
 
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 
 from vmtoll.builds import tools
 from vmtoll.commands import image_service
-from vmtoll.commands.answer import print_json
-from vmtoll.commands.conclude import judge
+from vmtoll.commands.answer import print_either
 from vmtoll.commands.help import NOTHING_VALID, describe
-from vmtoll.commands.measured import finish
-from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ResultsOption, ResumeOption, UntilOption
-from vmtoll.commands.progress import Progress
-from vmtoll.files import write_durably
+from vmtoll.commands.measured import finish, measured
+from vmtoll.commands.options import (
+    DurationOption,
+    InventoryOption,
+    JsonOption,
+    LimitOption,
+    ResultsOption,
+    ResumeOption,
+    UntilOption,
+)
+from vmtoll.commands.plans import service_cost, service_cost_text
 from vmtoll.model.errors import UserError
 from vmtoll.paths import RESULTS, STATE
 from vmtoll.runner.run import Plan, on_machines, plan
-from vmtoll.runner.run import run as measure
-from vmtoll.runner.service import most_requests
 from vmtoll.shell import say
+from vmtoll.spec.documents import write
 from vmtoll.spec.experiment import load
-from vmtoll.spec.inventory import hosts_by_role, read_inventory
 from vmtoll.spec.service import TOOL
 
 FOLDER = "services"  # in the results folder: the experiments that the command wrote, and the inventory of this machine
@@ -119,7 +121,7 @@ def measure_service(
     ] = None,
     name: Annotated[str, typer.Option(help="Name of the service in results.")] = "service",
     blocks: Annotated[int, typer.Option(help="Number of trials of each load on each side.", min=6)] = 8,
-    duration_s: Annotated[float, typer.Option(help="Seconds of load in a trial.", min=0.1)] = 10.0,
+    duration_s: DurationOption = 10.0,
     until: UntilOption = None,
     inventory: InventoryOption = None,
     limit: LimitOption = None,
@@ -177,20 +179,12 @@ def measure_service(
         of_image = image_service.keys(image, runtimes, port, run_option or [], name, inventory, limit)
         keys |= {**of_image, "service": service | of_image["service"]}
         keys["question"] = f"what does each container runtime cost {name}?"
-    file = results / FOLDER / f"{name}.yml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(file, yaml.safe_dump(keys, sort_keys=False).encode())
-    planned = plan(load(file), until=until, resume=resume)
-    if inventory:
-        planned = on_machines(planned, inventory, limit)
+    resolved = load(write(results / FOLDER / f"{name}.yml", keys))
+    planned = plan(resolved, inventory, limit, until=until, resume=resume)
     if dry_run:
-        if as_json:
-            print_json(cost(planned))
-        else:
-            print(cost_text(planned))
-        return
-    folder = run_service(planned, inventory, results, resume, limit=limit)
-    finish(folder, as_json=as_json)
+        print_either(as_json, lambda: service_cost(planned), lambda: service_cost_text(planned))
+    else:
+        finish(measured_service(planned, results, resume, limit), as_json=as_json)
 
 
 def _arms(addresses: Sequence[str]) -> dict[str, str]:
@@ -212,59 +206,21 @@ def _arms(addresses: Sequence[str]) -> dict[str, str]:
     return arms
 
 
-def run_service(
-    planned: Plan, inventory: Path | None, results: Path, resume: Path | None, *, limit: str | None = None
-) -> Path:
+def measured_service(planned: Plan, results: Path, resume: Path | None, limit: str | None = None) -> Path:
     """Say what a plan will ask of its service, then measure it; without an inventory this machine sends the load. A
     client that is this machine gets the load tool of the cache, which is built if it is not there.
     """
-    say(cost_text(planned))
-    machines = inventory or this_machine(results)
-    if any(host.is_local for host in hosts_by_role(read_inventory(machines, limit))["client"]):
+    say(service_cost_text(planned))
+    if planned.inventory is None:
+        planned = on_machines(planned, _this_machine(results), limit)
+    if planned.inventory and any(client.is_local for client in planned.inventory.clients):
         tools.put_on_path({TOOL})
-    with Progress() as progress:
-        return measure(planned, machines, results, resume, listener=progress, limit=limit, judge=judge)
+    return measured(planned, results, resume)
 
 
-def cost_text(planned: Plan) -> str:
-    """`16 trials, about 4 minutes, at most 3,300 requests to https://shop.example, never more than 50 a second`."""
-    planned_cost = cost(planned)
-    qualifier = "up to the first look, at most" if planned.resolved.experiment.until else "about"
-    minutes = math.ceil(planned_cost["total_s"] / 60)
-    requests = planned.resolved.requests
-    left_out = (
-        f"; {requests.left_out:,} of {requests.of:,} requests of the log are for another server, or for no path, and "
-        "left out"
-        if requests and requests.left_out
-        else ""
-    )
-    return (
-        f"{planned_cost['trials']} trials, {qualifier} {minutes} minute{'s' * (minutes != 1)}, at most "
-        f"{planned_cost['most_requests']:,} requests to {', '.join(planned_cost['addresses'])}, never more than "
-        f"{planned_cost['at_most_rps']:g} a second{left_out}"
-    )
-
-
-def cost(planned: Plan) -> dict[str, Any]:
-    """What a plan asks of its service at most. Raises UserError for a plan without one."""
-    requests = planned.resolved.requests
-    if requests is None:
-        raise UserError(f"{planned.resolved.file}: service: has none")
-    return {
-        "trials": len(planned.trials),
-        "total_s": planned.total_s,
-        "most_requests": most_requests(planned.resolved, requests),
-        "addresses": list(dict.fromkeys(requests.addresses.values())),
-        "at_most_rps": requests.service.at_most_rps,
-    }
-
-
-def this_machine(results: Path) -> Path:
+def _this_machine(results: Path) -> Path:
     """An inventory whose only machine is this one, as client."""
     root = "/" if os.geteuid() == 0 else str(STATE / "client")
     hosts = {"this-machine": {"ansible_connection": "local", "vmtoll_root": root}}
-    file = results / FOLDER / "this-machine.inventory.yml"
-    file.parent.mkdir(parents=True, exist_ok=True)
     content = {"all": {"children": {"clients": {"hosts": hosts}}}}
-    write_durably(file, yaml.safe_dump(content, sort_keys=False).encode())
-    return file
+    return write(results / FOLDER / "this-machine.inventory.yml", content)

@@ -1,13 +1,13 @@
 """`diagnose --measure`: take a tuning step of an existing guest and go back by turns, under load."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from vmtoll.commands.answer import print_json
-from vmtoll.commands.conclude import load_and_analyse, write_conclusion
-from vmtoll.commands.consent import ask
-from vmtoll.commands.pair import Pair, cost_text, show
+from vmtoll.commands.adhoc import Adhoc, pair_keys
+from vmtoll.commands.answer import ask, print_json
+from vmtoll.commands.conclude import conclude
+from vmtoll.commands.plans import cost_text, show
 from vmtoll.guests.diagnosis.measure import change_of
 from vmtoll.model.change import Change
 from vmtoll.model.diagnosis import Diagnosis, State, Tuning
@@ -20,50 +20,37 @@ from vmtoll.spec.inventory import hosts_by_role
 from vmtoll.spec.inventory_faults import read_valid_inventory
 
 
-@dataclass(frozen=True)
-class StepMeasurement:
-    """What the user asks for: a step, and the loads under which it is measured."""
+def measure_step(
+    step: Tuning, keys: Mapping[str, Any], diagnosis: Diagnosis, guest: str, kvm_host: Host, uri: str,
+    inventory: Path | None, results: Path, until: Until | None, at_most_min: float | None,
+    *, dry_run: bool, yes: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Measure a step of the guest with this diagnosis, print the answer, and leave the guest as it was.
 
-    step: Tuning
-    servers: Sequence[str]
-    workloads: Sequence[str]
-    blocks: int
-    duration_s: float
-    until: Until | None
-    at_most_min: float | None
-
-    def measure(
-        self, diagnosis: Diagnosis, guest: str, kvm_host: Host, uri: str, inventory: Path | None, results: Path,
-        *, dry_run: bool, yes: bool, as_json: bool,
-    ) -> None:  # fmt: skip
-        """Measure the step of the guest with this diagnosis, print the answer, and leave the guest as it was.
-
-        `guest`: its name as the user gave it. Raises UserError where it cannot be measured, or without consent.
-        """
-        if inventory is None:
-            raise UserError(
-                f"--measure {self.step}: load comes from a client, so give an --inventory with the guest and a client "
-                "(`vmtoll init` makes one)"
-            )
-        change = change_of(diagnosis, self.step, uri=uri, root=kvm_host.root)
-        sut, limit, link = _machine(inventory, guest)
-        pair = Pair(
-            str(sut.vars.environment), f"with-{self.step}", self.servers, self.workloads, self.blocks, self.duration_s,
-            link, change,
-        )  # fmt: skip
-        planned = pair.plan(results, self.until, None, inventory, limit, self.at_most_min)
-        if dry_run:
-            show(planned, resumed=False, as_json=as_json)
-            return
-        ask(f"{_effects(sut, kvm_host, change, planned)}; {cost_text(planned)}", yes=yes)
-        run, analysis = load_and_analyse(pair.measure(planned, results, None, inventory, limit))
-        conclusion = write_conclusion(run, analysis)
-        commands = [step.apply for step in diagnosis.steps if step.tuning is self.step and step.state is State.LACKING]
-        if as_json:
-            print_json(conclusion.document() | {"step": str(self.step), "apply": commands})
-        else:
-            conclusion.show()
-            print("\n".join([f"\n{sut.name} is as it was. The step is taken by", *commands]))
+    `keys`: the loads under which it is measured, see `pair_keys`; `guest`: its name as the user gave it. Raises
+    UserError where it cannot be measured, or without consent.
+    """
+    if inventory is None:
+        raise UserError(
+            f"--measure {step}: load comes from a client, so give an --inventory with the guest and a client "
+            "(`vmtoll init` makes one)"
+        )
+    change = change_of(diagnosis, step, uri=uri, root=kvm_host.root)
+    sut, limit, link = _machine(inventory, guest)
+    pair = pair_keys(str(sut.vars.environment), f"with-{step}", **keys, link=link, change=change)
+    adhoc = Adhoc(pair, results, inventory, limit)
+    planned = adhoc.plan(until, at_most_min)
+    if dry_run:
+        show(planned, resumed=False, as_json=as_json)
+        return
+    ask(f"{_effects(sut, kvm_host, change, planned)}; {cost_text(planned)}", yes=yes)
+    conclusion = conclude(adhoc.measure(planned))
+    commands = [each.apply for each in diagnosis.steps if each.tuning is step and each.state is State.LACKING]
+    if as_json:
+        print_json(conclusion.document() | {"step": str(step), "apply": commands})
+    else:
+        conclusion.show()
+        print("\n".join([f"\n{sut.name} is as it was. The step is taken by", *commands]))
 
 
 def _machine(inventory: Path, name: str) -> tuple[Host, str | None, str]:

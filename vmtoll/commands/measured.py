@@ -1,4 +1,6 @@
-"""The end of a command that measured: its report, what a service's loads measured, and whether any trial is valid."""
+"""What commands that measure share: the measuring, and at the end the report, what a service's loads measured, and
+whether any trial is valid.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -7,18 +9,27 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from vmtoll.commands.answer import print_json
-from vmtoll.commands.conclude import load_and_analyse, write_conclusion
+from vmtoll.commands.conclude import judge, load_and_analyse, write_conclusion
 from vmtoll.commands.help import NOTHING_VALID
+from vmtoll.commands.progress import Progress
 from vmtoll.model.finding import Code, Role, Validity
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.metric import CPU
 from vmtoll.model.percentiles import FEWEST
 from vmtoll.model.trial import Measurement, TrialRecord
+from vmtoll.runner.run import Plan
+from vmtoll.runner.run import run as measure
 from vmtoll.runs.folder import read_pages
 from vmtoll.shell import say
 
 if TYPE_CHECKING:
     from vmtoll.analysis.run import Run
+
+
+def measured(planned: Plan, results: Path, resume: Path | None = None) -> Path:
+    """Measure a plan on its machines, with its progress on stderr; return the run's folder."""
+    with Progress() as progress:
+        return measure(planned, results, resume, listener=progress, judge=judge)
 
 
 def finish(folder: Path, *, as_json: bool) -> None:

@@ -1,14 +1,17 @@
 """Arguments and options that several commands share."""
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from vmtoll.commands import values
 from vmtoll.files import parse_yaml
+from vmtoll.model.errors import UserError
 from vmtoll.model.experiment import Scale
+from vmtoll.model.metric import METRICS
 from vmtoll.model.release import Suite
 from vmtoll.model.until import Until
 from vmtoll.paths import FOLDER_FILE, user_folder
@@ -120,6 +123,21 @@ UntilOption = Annotated[
         help="Stop when every comparison is decided or known within ±PERCENT, or after MINUTES (e.g. 2,60).",
     ),
 ]
+MetricsOption = Annotated[
+    list[str] | None,
+    typer.Option(help=f"Metric that counts (repeatable): {', '.join(METRICS)}. Default: the main one of each load."),
+]
+DurationOption = Annotated[float, typer.Option(help="Seconds of load in a trial.", min=0.1)]
+AtMostOption = Annotated[
+    float | None, typer.Option(help="Refuse to start if it would take more than this many minutes.", min=0)
+]
+OnOption = Annotated[
+    Literal["machine", "host"], typer.Option(help="Where --apply and --revert run: the machine, or its KVM host.")
+]
+LinkOption = Annotated[str, typer.Option(help="Rate of the client's link: unshaped, 100mbit, …")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Print the schedule and how long it takes; measure nothing.")
+]
 ResumeOption = Annotated[
     Path | None,
     typer.Option(
@@ -156,6 +174,13 @@ SuiteOption = Annotated[
         help="Debian release of the image (default: VMTOLL_SUITE, else the newest).",
     ),
 ]
+
+
+def check_metrics(names: Iterable[str]) -> None:
+    """Raise UserError for the name of a --metric that vmtoll does not have."""
+    for name in names:
+        if name not in METRICS:
+            raise UserError(f"--metric {name}: unknown metric; allowed: {', '.join(METRICS)}")
 
 
 def size_of(scale: Scale | None, inventory: Path | None) -> Scale:

@@ -1,9 +1,13 @@
 """The end of a command whose exit code is a verdict: the codes, and the JUnit report."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from pathlib import Path
 from xml.etree import ElementTree
+
+from vmtoll.files import write_durably
+from vmtoll.model.errors import UserError
 
 
 class Exit(IntEnum):
@@ -42,3 +46,16 @@ def junit_report(name: str, cases: Iterable[Case]) -> bytes:
         suite.set(key, str(len(suite.findall(path))))
     text: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
+
+
+def write_junit(file: Path | None, name: str, cases: Iterable[Case]) -> None:
+    """Write a JUnit report, if one was asked for."""
+    if file:
+        write_durably(file, junit_report(name, cases))
+
+
+def check_folders(files: Mapping[str, Path | None]) -> None:
+    """Raise UserError for an option → file to write whose folder is not there: a verdict would have no file."""
+    for option, file in files.items():
+        if file and not file.parent.is_dir():
+            raise UserError(f"{option} {file}: there is no folder {file.parent}; make it, or name another file")

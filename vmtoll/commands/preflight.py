@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from vmtoll.commands.answer import print_json
+from vmtoll.commands.answer import print_either
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption
 from vmtoll.lab import embedded
@@ -38,11 +38,8 @@ def print_results(results_of_checks: Iterable[tuple[str, Complaint]], *, as_json
         if not as_json:
             print(_line(name, result), flush=True)
     levels = Counter(result.level for _, result in results_by_check)
-    if as_json:
-        findings = [{"check": name, **asdict(result)} for name, result in results_by_check]
-        print_json({"fit": not levels["fail"], "findings": findings})
-    else:
-        print(summary(levels))
+    findings = [{"check": name, **asdict(result)} for name, result in results_by_check]
+    print_either(as_json, lambda: {"fit": not levels["fail"], "findings": findings}, lambda: summary(levels))
     return 1 if levels["fail"] else 0
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 from vmtoll import loadgen
 from vmtoll.builds.servers import definitions
 from vmtoll.builds.suite import guest_release
-from vmtoll.commands.answer import answer_changes
-from vmtoll.commands.consent import ask
+from vmtoll.commands.answer import answer_changes, ask
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import CheckOption, InventoryOption, JsonOption, LimitOption, SuiteOption, YesOption
 from vmtoll.lab import embedded

@@ -8,14 +8,20 @@ from typing import Annotated
 
 import typer
 
-from vmtoll.commands import compare
-from vmtoll.commands.answer import print_json
+from vmtoll.commands import compare, plans
+from vmtoll.commands.answer import ask
 from vmtoll.commands.conclude import conclude, judge
-from vmtoll.commands.consent import ask
 from vmtoll.commands.help import describe
-from vmtoll.commands.options import BundleArgument, InventoryOption, JsonOption, ResultsOption, ResumeOption, YesOption
+from vmtoll.commands.options import (
+    BundleArgument,
+    DryRunOption,
+    InventoryOption,
+    JsonOption,
+    ResultsOption,
+    ResumeOption,
+    YesOption,
+)
 from vmtoll.commands.progress import Progress
-from vmtoll.commands.run import print_plan, schedule
 from vmtoll.lab import embedded
 from vmtoll.model.errors import SiteError, UserError
 from vmtoll.model.event import Listener
@@ -24,7 +30,7 @@ from vmtoll.model.run import Manifest
 from vmtoll.model.site import Site
 from vmtoll.model.workload import ClosedWorkload, Workload, listed
 from vmtoll.paths import RESULTS
-from vmtoll.runner.run import Plan, on_machines, plan, remaining_plan, run
+from vmtoll.runner.run import Plan, plan, remaining_plan, run
 from vmtoll.shell import say
 from vmtoll.sites import load_site
 from vmtoll.spec.catalog import Registry
@@ -44,9 +50,7 @@ def replay(
     blocks: Annotated[int | None, typer.Option(min=1, help="Number of blocks (default: as published).")] = None,
     resume: ResumeOption = None,
     results: ResultsOption = RESULTS,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the schedule and how long it takes; measure nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
     between_runs_pct: compare.BetweenRunsOption = 0.0,
     yes: YesOption = False,
     as_json: JsonOption = False,
@@ -57,10 +61,7 @@ def replay(
     published = open_bundle(folder)
     if dry_run:
         planned = preview(published.manifest, inventory, blocks=blocks, resume=resume)
-        if as_json:
-            print_json(schedule(planned))
-        else:
-            print_plan(planned, resumed=resume is not None)
+        plans.show(planned, resumed=resume is not None, as_json=as_json)
         return
     interventions = list(interventions_of(published.manifest.experiment))
     if inventory and (restarts := published.manifest.experiment.boots - 1):
@@ -106,7 +107,7 @@ def measure_again(
     left or the site differs, and VmtollError as every run does.
     """
     resolved = _resolved_here(published, registry or Registry(), environments_of(inventory), blocks)
-    return run(plan(resolved, resume=resume), inventory, results, resume, listener=listener, judge=judge)
+    return run(plan(resolved, inventory, resume=resume), results, resume, listener=listener, judge=judge)
 
 
 def preview(published: Manifest, inventory: Path | None, *, blocks: int | None, resume: Path | None) -> Plan:
@@ -116,9 +117,7 @@ def preview(published: Manifest, inventory: Path | None, *, blocks: int | None, 
     """
     registry = Registry()
     environments = environments_of(inventory) if inventory else set(environment_names(registry))
-    planned = plan(_resolved_here(published, registry, environments, blocks), resume=resume)
-    if inventory:
-        planned = on_machines(planned, inventory)
+    planned = plan(_resolved_here(published, registry, environments, blocks), inventory, resume=resume)
     return remaining_plan(planned, resume) if resume else planned
 
 
@@ -150,13 +149,13 @@ def _available_part(published: Manifest, registry: Registry, environments: set[s
     known_environments = environments & set(environment_names(registry))
     known_environments |= {name for name in experiment.profiles if name in environments}
     known_environments |= {name for name, variant in experiment.variants.items() if variant.of in known_environments}
-    kept = {
+    names_here = {
         "environments": [name for name in experiment.environments if name in known_environments],
         "servers": [name for name in experiment.servers if name in registry.servers()],
         "workloads": [name for name in experiment.workloads if name in workloads],
     }
     baseline = experiment.baseline_arm.environment
-    for key, names in kept.items():
+    for key, names in names_here.items():
         if not names or (key == "environments" and (baseline not in names or len(names) < 2)):
             raise UserError(
                 f"experiment {experiment.name} cannot run here: of its {key} ({', '.join(getattr(experiment, key))}) "
@@ -164,7 +163,7 @@ def _available_part(published: Manifest, registry: Registry, environments: set[s
             )
     others = {
         "users": {name: users for name, users in experiment.users.items() if name in workloads},
-        "noise_floor": _noise_floor(experiment.noise_floor, kept["servers"], known_environments),
+        "noise_floor": _noise_floor(experiment.noise_floor, names_here["servers"], known_environments),
         "tuning_steps": _tuning_steps(experiment.tuning_steps, known_environments),
         "changes": {name: change for name, change in experiment.changes.items() if name in known_environments},
         "profiles": {name: made for name, made in experiment.profiles.items() if name in known_environments},
@@ -172,9 +171,9 @@ def _available_part(published: Manifest, registry: Registry, environments: set[s
         # A replay compares verdicts, in which starts and explained trials have no part.
         "first_answer": None,
         "explain": None,
-        "claims": [claim for claim in experiment.claims if _is_about(claim, kept, workloads)],
+        "claims": [claim for claim in experiment.claims if _is_about(claim, names_here, workloads)],
     }
-    experiment = experiment.model_copy(update=kept | others)
+    experiment = experiment.model_copy(update=names_here | others)
     return published.model_copy(update={"experiment": experiment, "workloads": workloads})
 
 
@@ -194,11 +193,11 @@ def _tuning_steps(steps: TuningSteps | None, known: Collection[str]) -> TuningSt
     return TuningSteps(cumulative=cumulative, base=steps.base if single else None, single=single)
 
 
-def _is_about(claim: Claim, kept: Mapping[str, Collection[str]], workloads: Mapping[str, Workload]) -> bool:
+def _is_about(claim: Claim, names_here: Mapping[str, Collection[str]], workloads: Mapping[str, Workload]) -> bool:
     """Return whether the experiment still has every name and number of users that the claim is about."""
     sides = [side for side in (claim.of, claim.over) if side]
     names = all(
-        name in kept[f"{kind}s"]
+        name in names_here[f"{kind}s"]
         for side in sides
         for kind in ("server", "environment", "workload")
         for name in listed(getattr(side, kind))

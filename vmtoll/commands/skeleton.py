@@ -6,27 +6,24 @@ A shell asks for completions at each press of a key. To load the commands takes 
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from vmtoll.commands import values
+from vmtoll.commands.help import COMMAND_LINE, command_line
 
-FILE = Path(__file__).with_name("completion.json")
 
-
-def described(command: TyperCommand | TyperGroup) -> dict[str, Any]:
-    """Return a command, its parameters and its own commands as JSON."""
+def described(command: TyperCommand | TyperGroup, name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the words of a command and of all below it, each with its parameters, as JSON."""
     params = [_described(param) for param in command.params if param.name not in _OF_TYPER]
-    document: dict[str, Any] = {"help": (command.help or "").partition("\n")[0], "params": params}
+    yield name, {"help": (command.help or "").partition("\n")[0], "params": params}
     if isinstance(command, TyperGroup):
         context = typer.Context(command)
-        commands = {name: command.get_command(context, name) for name in command.list_commands(context)}
-        document["commands"] = {name: described(each) for name, each in commands.items()}  # type: ignore[arg-type]
-    return document
+        for word in command.list_commands(context):
+            yield from described(command.get_command(context, word), f"{name} {word}".strip())  # type: ignore[arg-type]
 
 
 _OF_TYPER = {"install_completion", "show_completion"}
@@ -48,26 +45,31 @@ def _described(param: Any) -> dict[str, Any]:
 
 
 def write(command: TyperCommand | TyperGroup) -> None:
-    """Write completion.json."""
-    FILE.write_text(json.dumps(described(command), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    """Write completion.json, a line for each command."""
+    lines = (f"{json.dumps(name)}: {json.dumps(each, ensure_ascii=False)}" for name, each in described(command))
+    COMMAND_LINE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 def complete() -> NoReturn:
     """Answer a shell that asks for completions, by Typer's protocol."""
-    app(json.loads(FILE.read_text(encoding="utf-8")))(prog_name="vmtoll")
+    app(command_line())(prog_name="vmtoll")
     raise SystemExit
 
 
-def app(document: Mapping[str, Any]) -> typer.Typer:
-    """Return a command line whose commands do nothing, as `described` has it."""
-    made = typer.Typer(help=document["help"])
-    made.callback()(_function(document["params"]))
-    for name, command in document["commands"].items():
-        if "commands" in command:
-            made.add_typer(app(command), name=name, help=command["help"])
+def app(commands: Mapping[str, Mapping[str, Any]]) -> typer.Typer:
+    """Return a command line whose commands do nothing, as `described` has it: a group comes before its commands."""
+    groups: dict[str, typer.Typer] = {}
+    for name, command in commands.items():
+        group, _, word = name.rpartition(" ")
+        function, text = _function(command["params"]), command["help"]
+        if any(other.startswith(f"{name} ".lstrip()) for other in commands if other != name):
+            groups[name] = typer.Typer(help=text)
+            groups[name].callback()(function)
+            if name:
+                groups[group].add_typer(groups[name], name=word, help=text)
         else:
-            made.command(name, help=command["help"])(_function(command["params"]))
-    return made
+            groups[group].command(word, help=text)(function)
+    return groups[""]
 
 
 def _function(params: list[Mapping[str, Any]]) -> Callable[..., None]:

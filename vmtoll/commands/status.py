@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from vmtoll.agent.protocol import MachineChanges
-from vmtoll.commands.answer import answer_changes, print_json
-from vmtoll.commands.consent import ask
+from vmtoll.commands.answer import answer_changes, ask, print_json
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import CheckOption, InventoryOption, JsonOption, LimitOption, YesOption
 from vmtoll.lab import embedded

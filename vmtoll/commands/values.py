@@ -23,9 +23,9 @@ def experiments(incomplete: str) -> list[str]:
 
 def workloads(incomplete: str) -> list[str]:
     """Files of workloads; variants of the one whose name is typed already."""
-    found = search_path.workload_files(_WORKLOADS)
-    names = found.names()
-    variants = [name for stem in names if incomplete.startswith(f"{stem}-") for name in _variants(found.find(stem))]
+    files = search_path.workload_files(_WORKLOADS)
+    names = files.names()
+    variants = [name for stem in names if incomplete.startswith(f"{stem}-") for name in _variants(files.find(stem))]
     return _beginning(incomplete, dict.fromkeys([*names, *variants]))
 
 

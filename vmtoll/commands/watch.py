@@ -13,12 +13,20 @@ from vmtoll.commands import values
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.conclude import conclude
 from vmtoll.commands.help import ERROR, describe
-from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ResultsOption, ScaleOption, percent
-from vmtoll.commands.outcome import Case, Exit, junit_report
+from vmtoll.commands.options import (
+    InventoryOption,
+    JsonOption,
+    LimitOption,
+    MetricsOption,
+    ResultsOption,
+    ScaleOption,
+    check_metrics,
+    percent,
+)
+from vmtoll.commands.outcome import Case, Exit, check_folders, write_junit
 from vmtoll.commands.run import run_one
 from vmtoll.files import write_durably
 from vmtoll.model.errors import UserError
-from vmtoll.model.metric import METRICS
 from vmtoll.paths import RESULTS
 from vmtoll.runs.folder import read_manifest, runs_of
 from vmtoll.shell import say
@@ -56,12 +64,7 @@ def watch(
     since: Annotated[
         str, typer.Option(metavar="RUN", help="Begin the history with this run, to accept its level.")
     ] = "",
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"Metric that counts (repeatable): {', '.join(METRICS)}. Default: the main one of each load."
-        ),
-    ] = None,
+    metric: MetricsOption = None,
     at_least: Annotated[
         float,
         typer.Option(
@@ -89,14 +92,10 @@ def watch(
     stays 1 until the metric gets better again, or --since accepts the level. results/EXPERIMENT/history.html has the
     chart.
     """
-    for name in metric or []:
-        if name not in METRICS:
-            raise UserError(f"--metric {name}: unknown metric; allowed: {', '.join(METRICS)}")
+    check_metrics(metric or [])
     if missing := [name for name in ("ruptures", "prometheus_client") if not find_spec(name)]:
         raise UserError(f"{missing[0]} is missing: install vmtoll with its extra, as in pipx install '.[watch]'")
-    for option, file in (("--junit", junit), ("--openmetrics", openmetrics)):
-        if file and not file.parent.is_dir():
-            raise UserError(f"{option} {file}: there is no folder {file.parent}; make it first")
+    check_folders({"--junit": junit, "--openmetrics": openmetrics})
     if since:
         _complete(results / experiment, since)
     if not judge:
@@ -125,14 +124,14 @@ def _complete(folder: Path, since: str) -> list[Path]:
     manifests = {run: read_manifest(run) for run in runs_of(folder)}
     complete = [run for run, manifest in manifests.items() if manifest.status == "complete"]
     complete.sort(key=lambda run: (manifests[run].started_at, run.name != manifests[run].run_id, run.name))
-    kept: dict[str, Path] = {}
+    first_copies: dict[str, Path] = {}
     for run in complete:
-        if (original := kept.setdefault(manifests[run].run_id, run)) != run:
+        if (original := first_copies.setdefault(manifests[run].run_id, run)) != run:
             say(f"{run}: a copy of the run {original.name}; a run counts once")
-    names = {run.name: list(kept).index(manifests[run].run_id) for run in complete}
+    names = {run.name: list(first_copies).index(manifests[run].run_id) for run in complete}
     if since and since not in names:
         raise UserError(f"--since {since}: no complete run of this name in {folder}")
-    return list(kept.values())[names[since] if since else 0 :]
+    return list(first_copies.values())[names[since] if since else 0 :]
 
 
 def _answer(
@@ -142,19 +141,18 @@ def _answer(
     from vmtoll.analysis.history import histories  # noqa: PLC0415
     from vmtoll.report.history import write_history  # noqa: PLC0415
 
-    found = histories(runs, metrics)
-    if not found:
+    figures = histories(runs, metrics)
+    if not figures:
         raise UserError(f"{runs[-1].path}: its experiment has none of these metrics; give another --metric")
-    code = exit_of(found, least)
-    write_history(found, experiment, least, page, emulated=runs[-1].emulated)
-    if junit:
-        write_durably(junit, junit_report(experiment, junit_cases(found, least)))
+    code = exit_of(figures, least)
+    write_history(figures, experiment, least, page, emulated=runs[-1].emulated)
+    write_junit(junit, experiment, junit_cases(figures, least))
     if openmetrics:
-        write_durably(openmetrics, openmetrics_text(experiment, found, least))
+        write_durably(openmetrics, openmetrics_text(experiment, figures, least))
     if as_json:
-        print_json({"exit": code, "page": page, "figures": [_document(each, least) for each in found]})
+        print_json({"exit": code, "page": page, "figures": [_document(each, least) for each in figures]})
     else:
-        _show(found, least, page, code)
+        _show(figures, least, page, code)
     return code
 
 

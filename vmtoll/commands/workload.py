@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vmtoll.commands.answer import print_json
-from vmtoll.commands.help import CliCommand, CommandGroup, describe
+from vmtoll.commands.help import CommandGroup, describe, subcommand
 from vmtoll.commands.options import JsonOption, outside_bundles
 from vmtoll.shell import say
 
@@ -27,11 +27,7 @@ app = typer.Typer(
 )
 
 
-@app.command(
-    "from-log",
-    cls=CliCommand,
-    epilog=describe("workload from-log", "vmtoll workload from-log access.log.gz --output workloads --name shop"),
-)
+@subcommand(app, "workload from-log", "vmtoll workload from-log access.log.gz --output workloads --name shop")
 def from_log(
     logs: Annotated[
         list[Path],

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from vmtoll.machines import facts
 from vmtoll.model.errors import ExperimentError, HostLostError, InventoryError, WrongLinkError
+from vmtoll.model.experiment import Experiment
 from vmtoll.model.inventory import Host, Inventory
 from vmtoll.model.release import Release, release_of_name
 from vmtoll.model.run import OneBoot, Skipped
 from vmtoll.model.workload import ClosedWorkload, MailWorkload, listed, sends_alone
+from vmtoll.spec.checks import check
 from vmtoll.spec.experiment import Resolved
 
 # The default number of boots is chosen so that each has this many blocks (docs/statistics.md, "How many boots").
@@ -43,113 +45,86 @@ def check_inventory(resolved: Resolved, inventory: Inventory, inventory_path: Pa
             f"{inventory_path}: {one_boot.text}, and the run began with {resolved.experiment.boots} boots; restore the "
             "inventory as it was, or leave out --resume"
         )
-    _check_changes(resolved, inventory)
-    _check_operations(resolved, inventory)
-    _check_explained(resolved, inventory)
-    _check_started(resolved, inventory)
-    if resolved.experiment.density:
-        _check_density(resolved, inventory)
+    _check_variants(resolved.file, resolved.experiment, inventory)
+    _check_guests(resolved.file, resolved.experiment, inventory)
 
 
-def _check_density(resolved: Resolved, inventory: Inventory) -> None:
-    """Raise ExperimentError for a guest whose KVM host the inventory does not name: vmtoll could not pause it."""
-    for host in inventory.under_test:
-        if inventory.kvm_host(host) is None:
-            raise ExperimentError(
-                f"density: {host.name} has no vmtoll_kvm_host, so vmtoll cannot pause surplus guests; "
-                "set vmtoll_kvm_host and vmtoll_domain",
-                resolved.file,
-            )
-
-
-def _check_changes(resolved: Resolved, inventory: Inventory) -> None:
-    """Raise ExperimentError for a change that runs on a KVM host which the inventory does not name."""
-    for name, change in resolved.experiment.changes.items():
-        for host in _machines_of(f"changes.{name}", name, change.of, resolved, inventory):
+@check
+def _check_variants(_: Path, experiment: Experiment, inventory: Inventory) -> Iterator[str]:
+    """The inventory has the machine of each change and operation, and the KVM host on which it is done."""
+    for name, change in experiment.changes.items():
+        yield from _nowhere(f"changes.{name}", name, change.of, inventory)
+        for host in inventory.machines[name]:
             is_hosts = change.on == "host" or (change.values and host.role == "kvm_guest")
             if is_hosts and inventory.kvm_host(host) is None:
                 key = "on" if change.on == "host" else "settings"
-                raise ExperimentError(
-                    f"changes.{name}.{key}: the inventory names no KVM host of {host.name}; set "
-                    f"vmtoll_kvm_host and vmtoll_domain, or leave `{key}` out",
-                    resolved.file,
+                yield (
+                    f"changes.{name}.{key}: the inventory names no KVM host of {host.name}; set vmtoll_kvm_host and "
+                    f"vmtoll_domain, or leave `{key}` out"
                 )
-
-
-def _check_operations(resolved: Resolved, inventory: Inventory) -> None:
-    """Raise ExperimentError for an operation on a guest that the inventory does not name on its KVM host."""
-    for name, operation in resolved.experiment.during.items():
-        machines = _machines_of(f"during.{name}", name, operation.of, resolved, inventory)
-        for host in machines if operation.on == "kvm_host" else ():
+    for name, operation in experiment.during.items():
+        yield from _nowhere(f"during.{name}", name, operation.of, inventory)
+        for host in inventory.machines[name] if operation.on == "kvm_host" else ():
             if inventory.kvm_host(host) is None:
-                raise ExperimentError(
-                    f"during.{name}: the inventory names no KVM host of {host.name}; set "
-                    "vmtoll_kvm_host and vmtoll_domain",
-                    resolved.file,
+                yield (
+                    f"during.{name}: the inventory names no KVM host of {host.name}; set vmtoll_kvm_host and "
+                    "vmtoll_domain"
                 )
             if operation.do != "command" and not host.vars.domain:
-                raise ExperimentError(
-                    f"during.{name}: vmtoll does `{operation.do}` on guests of libvirt alone, and "
-                    f"{host.name} has no vmtoll_domain; use `do: command` with the commands of what runs it",
-                    resolved.file,
+                yield (
+                    f"during.{name}: vmtoll does `{operation.do}` on guests of libvirt alone, and {host.name} has no "
+                    "vmtoll_domain; use `do: command` with the commands of what runs it"
                 )
             if operation.to:
-                _check_target(resolved.file, f"during.{name}.to", operation.to, host, inventory)
+                yield from _target_mistakes(f"during.{name}.to", operation.to, host, inventory)
 
 
-def _check_target(file: Path, key: str, name: str, guest: Host, inventory: Inventory) -> None:
-    """Raise ExperimentError for a target of a migration that is no other KVM host than the guest's."""
-    target, source = inventory.kvm_hosts.get(name), inventory.kvm_host(guest)
-    if target is None:
-        raise ExperimentError(
-            f"{key}: {name!r} is not in the inventory's group `kvm_hosts`; add it there, or name a host of that group",
-            file,
-        )
-    if source is not None and (target is source or target.argv() == source.argv()):
-        raise ExperimentError(f"{key}: {guest.name} runs on {name} already; name another KVM host", file)
-    if target.is_local and not target.vars.migration_uri:
-        raise ExperimentError(
-            f"{key}: {name} is this machine, and other hosts have no address of it; set its vmtoll_migration_uri", file
-        )
-
-
-def _machines_of(key: str, name: str, environment: str, resolved: Resolved, inventory: Inventory) -> Sequence[Host]:
-    """The machines of the environment `name`, which is made of `environment`. Raises ExperimentError without any."""
-    if name not in inventory.machines:
-        raise ExperimentError(
-            f"{key}: no machine of the inventory has vmtoll_environment: {environment}, so it has "
-            "nowhere to run; add it to metal_hosts or kvm_guests",
-            resolved.file,
-        )
-    return inventory.machines[name]
-
-
-def _check_explained(resolved: Resolved, inventory: Inventory) -> None:
-    """Raise ExperimentError for a guest that is emulated, or whose KVM host is not named: it has no exits to trace."""
-    for host in (host for name in resolved.experiment.explained for host in inventory.machines.get(name, ())):
+@check
+def _check_guests(_: Path, experiment: Experiment, inventory: Inventory) -> Iterator[str]:
+    """The inventory names the KVM host of each guest that vmtoll must trace, start or pause there."""
+    for host in (host for name in experiment.explained for host in inventory.machines.get(name, ())):
         if inventory.kvm_host(host) is None:
-            raise ExperimentError(
-                f"explain: the inventory names no KVM host of {host.name}; set vmtoll_kvm_host and "
-                "vmtoll_domain, or leave `explain` out",
-                resolved.file,
+            yield (
+                f"explain: the inventory names no KVM host of {host.name}; set vmtoll_kvm_host and vmtoll_domain, or "
+                "leave `explain` out"
             )
         if host.vars.accelerator == "tcg":
-            raise ExperimentError(
-                f"explain: {host.name} is emulated (TCG) and has no exits; measure on a host with "
-                "KVM, or leave `explain` out",
-                resolved.file,
+            yield (
+                f"explain: {host.name} is emulated (TCG) and has no exits; measure on a host with KVM, or leave "
+                "`explain` out"
             )
-
-
-def _check_started(resolved: Resolved, inventory: Inventory) -> None:
-    """Raise ExperimentError for a guest whose KVM host is not named, so that nobody could start it."""
-    for host in (host for name in resolved.experiment.started for host in inventory.machines.get(name, ())):
+    for host in (host for name in experiment.started for host in inventory.machines.get(name, ())):
         if not host.runtime and (inventory.kvm_host(host) is None or not host.guest_name):
-            raise ExperimentError(
-                f"first_answer: the inventory does not say what starts {host.name}; set "
-                "vmtoll_kvm_host and vmtoll_domain, or leave `first_answer` out",
-                resolved.file,
+            yield (
+                f"first_answer: the inventory does not say what starts {host.name}; set vmtoll_kvm_host and "
+                "vmtoll_domain, or leave `first_answer` out"
             )
+    for host in inventory.under_test if experiment.density else ():
+        if inventory.kvm_host(host) is None:
+            yield (
+                f"density: {host.name} has no vmtoll_kvm_host, so vmtoll cannot pause surplus guests; set "
+                "vmtoll_kvm_host and vmtoll_domain"
+            )
+
+
+def _nowhere(key: str, name: str, environment: str, inventory: Inventory) -> Iterator[str]:
+    """Yield that no machine is of the environment `name`, which is made of `environment`."""
+    if name not in inventory.machines:
+        yield (
+            f"{key}: no machine of the inventory has vmtoll_environment: {environment}, so it has nowhere to run; add "
+            "it to metal_hosts or kvm_guests"
+        )
+
+
+def _target_mistakes(key: str, name: str, guest: Host, inventory: Inventory) -> Iterator[str]:
+    """Yield why a guest cannot move there: the target of a migration is another KVM host than the guest's."""
+    target, source = inventory.kvm_hosts.get(name), inventory.kvm_host(guest)
+    if target is None:
+        yield f"{key}: {name!r} is not in the inventory's group `kvm_hosts`; add it there, or name a host of that group"
+    elif source is not None and (target is source or target.argv() == source.argv()):
+        yield f"{key}: {guest.name} runs on {name} already; name another KVM host"
+    elif target.is_local and not target.vars.migration_uri:
+        yield f"{key}: {name} is this machine, and other hosts have no address of it; set its vmtoll_migration_uri"
 
 
 def _check_boots(inventory: Inventory) -> None:

@@ -79,7 +79,7 @@ MAX_LOSSES = 2
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan of a run; with `until`, its trials up to the first look."""
+    """Plan of a run on its machines; with `until`, its trials up to the first look."""
 
     resolved: Resolved
     order_seed: int
@@ -87,23 +87,36 @@ class Plan:
     total_s: float  # expected wall clock; with `until`, at least its time limit
     restarts: int = 0  # how often the machines under test boot for `boots`
     restart_s: float | None = None  # what one took in an earlier run, None if that is not known and BOOT_S counts
-    inventory: Inventory | None = None  # None for the embedded lab
+    inventory: Inventory | None = None  # None for the embedded lab before it is up
 
 
 def plan(
-    resolved: Resolved, *, until: Until | None = None, resume: Path | None = None, order_seed: int | None = None
+    resolved: Resolved,
+    inventory: Path | None = None,
+    limit: str | None = None,
+    *,
+    until: Until | None = None,
+    resume: Path | None = None,
+    order_seed: int | None = None,
 ) -> Plan:
-    """Draw the schedule of an experiment, without starting anything. Raises ExperimentError, LoadError.
+    """Draw the schedule of an experiment, without starting anything.
 
-    `until`: replaces the experiment's own. `resume`: the folder of a stopped run, which keeps its A/A control, its
-    order and, unless given here, its `until`. The order is drawn from `order_seed`, else the experiment's seed, else a
-    random one.
+    `inventory`, with Ansible's host pattern `limit`: the machines that it is for, see `on_machines`. `until`: replaces
+    the experiment's own. `resume`: the folder of a stopped run, which keeps its A/A control, its order and, unless
+    given here, its `until`. The order is drawn from `order_seed`, else the experiment's seed, else a random one. Raises
+    ExperimentError, LoadError, InventoryError, WrongLinkError.
     """
     manifest = read_stopped(resume)[0] if resume else None
     if manifest:
         resolved = _as_recorded(resolved, manifest)
         until, order_seed = until or manifest.experiment.until, manifest.order_seed
-    return _make_plan(_with_until(resolved, until) if until else resolved, order_seed)
+    if until:
+        resolved = _with_until(resolved, until)
+    if order_seed is None:
+        order_seed = resolved.experiment.seed
+    if order_seed is None:
+        order_seed = secrets.randbelow(2**31)
+    return _on_machines(resolved, order_seed, inventory, limit) if inventory else _drawn(resolved, order_seed)
 
 
 def _with_until(resolved: Resolved, until: Until) -> Resolved:
@@ -119,21 +132,24 @@ def _with_until(resolved: Resolved, until: Until) -> Resolved:
     return replace(resolved, experiment=experiment)
 
 
-def on_machines(planned: Plan, inventory_path: Path, limit: str | None = None) -> Plan:
+def on_machines(planned: Plan, inventory: Path, limit: str | None = None) -> Plan:
     """The plan for these machines. It contacts none of them, so servers that their release does not ship remain.
 
     Raises InventoryError, WrongLinkError, ExperimentError.
     """
-    inventory = _load_inventory(planned.resolved, inventory_path, limit)
-    resolved = without_absent(planned.resolved, inventory)
-    check_inventory(resolved, inventory, inventory_path)
-    made = _make_plan(with_default_boots(resolved, inventory), planned.order_seed)
-    return replace(made, inventory=inventory)
+    return _on_machines(planned.resolved, planned.order_seed, inventory, limit)
+
+
+def _on_machines(resolved: Resolved, order_seed: int, path: Path, limit: str | None) -> Plan:
+    inventory = _load_inventory(resolved, path, limit)
+    resolved = without_absent(resolved, inventory)
+    check_inventory(resolved, inventory, path)
+    return _drawn(with_default_boots(resolved, inventory), order_seed, inventory)
 
 
 def in_embedded_lab(planned: Plan) -> Plan:
     """The plan for the machines of the embedded lab, which need not be up."""
-    return _make_plan(with_default_boots(planned.resolved, None), planned.order_seed)
+    return _drawn(with_default_boots(planned.resolved, None), planned.order_seed)
 
 
 def remaining_plan(planned: Plan, run_dir: Path) -> Plan:
@@ -145,8 +161,8 @@ def remaining_plan(planned: Plan, run_dir: Path) -> Plan:
     if manifest is None:
         return planned
     _check_same(run_dir, manifest, planned.resolved)
-    full_plan = _make_plan(replace(planned.resolved, skipped=manifest.skipped), manifest.order_seed)
-    full_plan = replace(full_plan, inventory=planned.inventory)
+    resolved = replace(planned.resolved, skipped=manifest.skipped)
+    full_plan = _drawn(resolved, manifest.order_seed, planned.inventory)
     records_by_block: dict[int, list[TrialRecord]] = {}
     for record in records:
         records_by_block.setdefault(record.block, []).append(record)
@@ -192,44 +208,46 @@ def _load_inventory(resolved: Resolved, path: Path, limit: str | None) -> Invent
     return inventory.with_environments(machine_of)
 
 
-def _make_plan(resolved: Resolved, order_seed: int | None) -> Plan:
-    experiment = resolved.experiment
-    if order_seed is None:
-        order_seed = experiment.seed if experiment.seed is not None else secrets.randbelow(2**31)
-    total_s = expected_s(resolved)
+def _drawn(resolved: Resolved, order_seed: int, inventory: Inventory | None = None) -> Plan:
+    experiment, total_s = resolved.experiment, expected_s(resolved)
     if experiment.until:
         total_s = max(total_s, experiment.until.at_most_s)
-    return Plan(resolved, order_seed, schedule(resolved, order_seed), total_s, restarts=experiment.boots - 1)
+    trials = schedule(resolved, order_seed)
+    return Plan(resolved, order_seed, trials, total_s, restarts=experiment.boots - 1, inventory=inventory)
+
+
+def _without_lacking(planned: Plan, inventory: Inventory) -> Plan:
+    """The plan without the servers that its machines, when asked, turn out not to have."""
+    resolved = planned.resolved
+    for leave_out in (without_unshipped, without_kernel_tls):
+        resolved = leave_out(resolved, inventory)
+    is_whole = resolved.skipped == planned.resolved.skipped
+    return planned if is_whole else _drawn(resolved, planned.order_seed, inventory)
 
 
 def run(
     planned: Plan,
-    inventory_path: Path,
     results_dir: Path,
     resume: Path | None = None,
     *,
     listener: Listener | None = None,
-    limit: str | None = None,
     judge: Judge | None = None,
 ) -> Path:
-    """Measure a plan, or its rest if it resumes the run in the folder `resume`; return the run's folder.
+    """Measure a plan on its machines, or its rest if it resumes the run in folder `resume`; return the run's folder.
 
-    `judge`: judges the comparisons at each look; an experiment with `until` needs it. `limit`: Ansible's host pattern,
-    the machines of the inventory that take part. `results_dir` gets `<experiment>/<run-id>/` and the link `latest`. The
-    planned experiment must be the one that a resumed run recorded. `listener` gets an event for each step. Raises
-    VmtollError (one clear sentence) when something does not fit or a machine does not come back; finished trials are
-    kept.
+    `judge`: judges the comparisons at each look; an experiment with `until` needs it. `results_dir` gets
+    `<experiment>/<run-id>/` and the link `latest`. The planned experiment must be the one that a resumed run recorded.
+    `listener` gets an event for each step. Raises VmtollError (one clear sentence) when something does not fit or a
+    machine does not come back; finished trials are kept.
     """
     tell: Listener = listener or (lambda _: None)
+    inventory = planned.inventory
+    if inventory is None:
+        raise ValueError("the plan is for no machines: see on_machines")
+    if planned.resolved.experiment.until and judge is None:
+        raise ExperimentError("until: this command cannot stop early; remove `until`", planned.resolved.file)
+    planned = _without_lacking(planned, inventory)
     resolved = planned.resolved
-    if resolved.experiment.until and judge is None:
-        raise ExperimentError("until: this command cannot stop early; remove `until`", resolved.file)
-    inventory = _load_inventory(resolved, inventory_path, limit)
-    for leave_out in (without_absent, without_unshipped, without_kernel_tls):
-        resolved = leave_out(resolved, inventory)
-    check_inventory(resolved, inventory, inventory_path)
-    resolved = with_default_boots(resolved, inventory)
-    planned = _make_plan(resolved, planned.order_seed)
     if resume is None:
         run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
         store = Store.create(results_dir / resolved.experiment.name / run_id)

@@ -21,12 +21,12 @@ class Registry:
     @property
     def paths(self) -> Mapping[str, SearchPath]:
         """Kind of document → where it is searched."""
-        found = [
+        paths = [
             search_path.experiments(self.root / "workloads"), search_path.workload_files(self.root / "workloads"),
             search_path.sites(self.root / "workloads" / "sites"), search_path.servers(self.servers_folder()),
             search_path.environments(self.images_folder()), search_path.runtimes(self.images_folder()),
         ]  # fmt: skip
-        return {path.kind: path for path in found}
+        return {path.kind: path for path in paths}
 
     def experiments(self) -> list[str]:
         return self.paths["experiment"].names()

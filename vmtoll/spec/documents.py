@@ -1,12 +1,15 @@
-"""YAML documents: read, validated by a model, or refused in one clear sentence."""
+"""YAML documents: read, validated by a model, or refused in one clear sentence; written by commands."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from vmtoll.files import parse_yaml
+from vmtoll.files import parse_yaml, write_durably
 from vmtoll.model.document import plain_message
 from vmtoll.model.errors import ExperimentError
 from vmtoll.spec.catalog import unknown
@@ -30,6 +33,26 @@ def read(path: Path) -> Keys:
     if "name" in data:
         raise ExperimentError("name: remove it; the file's name is the name", path)
     return data
+
+
+def write(path: Path, keys: Mapping[str, Any]) -> Path:
+    """Write a document, in a folder that is made if it is not there; return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_durably(path, yaml.safe_dump(dict(keys), sort_keys=False).encode())
+    return path
+
+
+@contextmanager
+def drafted(keys: Mapping[str, Any], name: str) -> Iterator[Path]:
+    """Write a document to a temporary file of this name. An error about it does not name the file, which no user
+    wrote.
+    """
+    with TemporaryDirectory(prefix="vmtoll-draft-") as folder:
+        draft = write(Path(folder) / name, keys)
+        try:
+            yield draft
+        except ExperimentError as error:
+            raise error.without(draft) from None
 
 
 def merge(base: Keys, keys: Keys) -> Keys:

@@ -19,42 +19,26 @@ from vmtoll.model.workload import (
     Workload,
 )
 from vmtoll.sites import load_site, paths
-from vmtoll.spec import density, during, runtimes, sources, vary
+from vmtoll.spec import runtimes, sources
 from vmtoll.spec import service as services
 from vmtoll.spec.catalog import Registry, unknown
-from vmtoll.spec.consistency import (
-    check_changes,
+from vmtoll.spec.checks import (
     check_claims,
-    check_declared,
+    check_density,
     check_environments,
-    check_explained,
+    check_facts,
     check_kinds,
-    check_operations,
+    check_loads,
+    check_tile,
     check_users,
     unsupported_transports,
 )
 from vmtoll.spec.documents import Keys, check_names, read, validation_error
 from vmtoll.spec.profiles import check_profiles, environment_names, kin_of, with_factors
 from vmtoll.spec.server import ServerDefinition, read_server
-from vmtoll.spec.used import documents
+from vmtoll.spec.vary import expand, expand_density, expand_during
 from vmtoll.spec.workload import file_of, load_workloads
 from vmtoll.spec.workload import names as workload_names
-
-
-def _of_tiles(path: Path, wanted: Density, registry: Registry) -> dict[str, Workload]:
-    """The workloads of the tiles, by name. Raises ExperimentError."""
-    workloads = {}
-    for index, tile in enumerate(wanted.tiles):
-        where = f"density.tiles[{index}]"
-        if tile.workload:
-            variants = load_workloads(tile.workload, registry)
-            if tile.workload not in variants:
-                text = unknown("workload", tile.workload, workload_names(registry))
-                raise ExperimentError(f"{where}.workload: {text}", path)
-            workloads[tile.workload] = variants[tile.workload]
-        if tile.server:
-            check_names(path, f"{where}.server", "server", [tile.server], registry.servers())
-    return workloads
 
 
 @dataclass(frozen=True)
@@ -166,8 +150,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         check_names(path, "baseline", "environment of this experiment", [experiment.baseline], experiment.environments)
     servers = experiment.servers if experiment.service else registry.servers()
     check_names(path, "servers[]", "server", experiment.servers, servers)
-    check_declared(path, experiment.declared_differences)
-    check_changes(path, experiment.changes)
+    check_facts(path, experiment)
     if experiment.noise_floor:
         floor = experiment.noise_floor
         check_names(path, "noise_floor.environment", "environment", [floor.environment], experiment.environments)
@@ -176,7 +159,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         guests = [environment for environment in experiment.environments if environment not in registry.no_guests()]
         for key, steps in experiment.tuning_steps.names_by_key():
             check_names(path, f"tuning_steps.{key}", "environment", steps, guests)
-    density.check(path, experiment)
+    check_density(path, experiment)
     experiment = with_factors(experiment, registry)
     if experiment.service:
         return _with_control(_resolve_service(path, experiment, experiment.service))
@@ -186,9 +169,8 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     names = {kind: _names_at_all_scales(document, f"{kind}s") for kind in ("server", "environment", "workload")}
     names["environment"] += [name for name in experiment.variants if name not in names["environment"]]
     workloads_at_all_scales = {k: w for name in names["workload"] for k, w in load_workloads(name, registry).items()}
-    check_operations(path, experiment, workloads)
-    check_explained(path, experiment, workloads)
-    check_claims(path, experiment.claims, names["server"], names["environment"], workloads_at_all_scales)
+    check_loads(path, experiment, workloads)
+    check_claims(path, experiment, names["server"], names["environment"], workloads_at_all_scales)
     sites = sorted({w.site for w in workloads.values()})
     if len(sites) > 1:
         raise ExperimentError(f"workloads: they use the sites {', '.join(sites)}; a run uses one", path)
@@ -207,7 +189,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
 def _parse(path: Path, document: Keys, registry: Registry) -> Experiment:
     """The experiment of a document at one scale, with what `vary` stands for. Raises ExperimentError."""
     try:
-        complete = density.expand(during.expand(vary.expand(services.complete(path, document))))
+        complete = expand_density(expand_during(expand(services.complete(path, document))))
         kinds = runtimes.kinds(complete.get("environments"), complete.get("changes"), registry)
         return Experiment(name=path.stem, **{**complete, **({"kinds": kinds} if kinds else {})})
     except ValidationError as error:
@@ -255,7 +237,7 @@ def resolve(
     resolved = Resolved(
         path, experiment, workloads, site, definitions,
         sources=server_sources.versions, needs={name: _needs(registry, name) for name in steps},
-        documents=documents(registry, used), kin=kin_of(experiment, registry),
+        documents=sources.documents(registry, used), kin=kin_of(experiment, registry),
     )  # fmt: skip
     without_source = [Skipped(server=server, why=why) for server, why in server_sources.skipped.items()]
     available = [definition for server, definition in definitions.items() if server not in server_sources.skipped]
@@ -292,7 +274,7 @@ def _workloads(path: Path, experiment: Experiment, registry: Registry) -> dict[s
     tiles.
     """
     if experiment.density:
-        return density.workloads_of(path, experiment.density, _of_tiles(path, experiment.density, registry))
+        return _workloads_of_tiles(path, experiment.density, registry)
     workloads: dict[str, Workload] = {}
     for i, name in enumerate(experiment.workloads):
         variants = load_workloads(name, registry)
@@ -306,6 +288,26 @@ def _workloads(path: Path, experiment: Experiment, registry: Registry) -> dict[s
         check_users(path, f"users.{name}", users, [workloads[name]])
         workloads[name] = workloads[name].model_copy(update={"users": users})
     return workloads
+
+
+def _workloads_of_tiles(path: Path, density: Density, registry: Registry) -> dict[str, Workload]:
+    """The workloads of the tiles, of which the first tile's has a load for each number of guests."""
+    workloads = {}
+    for index, tile in enumerate(density.tiles):
+        where = f"density.tiles[{index}]"
+        if tile.workload:
+            workload = load_workloads(tile.workload, registry).get(tile.workload)
+            if workload is None:
+                text = unknown("workload", tile.workload, workload_names(registry))
+                raise ExperimentError(f"{where}.workload: {text}", path)
+            workloads[tile.workload] = workload
+        if tile.server:
+            check_names(path, f"{where}.server", "server", [tile.server], registry.servers())
+    for index, tile in enumerate(density.tiles):
+        if tile.workload:
+            check_tile(path, f"density.tiles[{index}]", workloads[tile.workload], is_mail=tile.is_mail)
+    loads = {"guests": list(range(1, density.at_most + 1)), "crosscheck": None}
+    return workloads | {density.workload: workloads[density.workload].model_copy(update=loads)}
 
 
 def _at_scale(path: Path, data: Keys, scale: Scale | None) -> Keys:
@@ -322,8 +324,8 @@ def _at_scale(path: Path, data: Keys, scale: Scale | None) -> Keys:
     chosen_scale = scale or "small"
     if chosen_scale not in scales:
         raise ExperimentError(f"scales.{chosen_scale}: is missing; there is: {', '.join(scales) or 'none'}", path)
-    kept = {key: value for key, value in data.items() if key != "scales"}
-    return {**kept, **scales[chosen_scale], "scale": chosen_scale}
+    others = {key: value for key, value in data.items() if key != "scales"}
+    return {**others, **scales[chosen_scale], "scale": chosen_scale}
 
 
 def _names_at_all_scales(document: Keys, key: str) -> list[str]:

@@ -16,7 +16,7 @@ from vmtoll.model.inventory import Host, Role
 from vmtoll.runs.folder import MANIFEST
 from vmtoll.spec import inventory_files
 from vmtoll.spec.catalog import Registry
-from vmtoll.spec.groups import GROUPS, KNOWN_GROUPS, is_within
+from vmtoll.spec.inventory_files import GROUPS, KNOWN_GROUPS, is_within
 from vmtoll.spec.runtimes import load as load_runtime
 from vmtoll.spec.templates import evaluate
 

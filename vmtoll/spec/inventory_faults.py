@@ -18,8 +18,8 @@ from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import GUEST_NAMES, Connection, Host, HostVars, Role
 from vmtoll.model.trial import CONTAINER_HOST_NETWORK, CONTAINERS
 from vmtoll.spec.catalog import Registry, unknown
-from vmtoll.spec.groups import GROUPS, KNOWN_GROUPS, is_within, nearest
 from vmtoll.spec.inventory import hosts_by_role, members, read_inventory
+from vmtoll.spec.inventory_files import GROUPS, KNOWN_GROUPS, is_within, nearest
 from vmtoll.spec.profiles import environment_names
 from vmtoll.spec.runtimes import load as load_runtime
 
@@ -218,22 +218,31 @@ def _environments(machines: InventoryData, known: Collection[str], *, for_load: 
             is_misspelt = any(is_within(label.lower(), name, 2) for name in names)
             observation = unknown("vmtoll_environment", label, names)
             yield (fail if is_misspelt else warn)(host.name, observation, "Correct it in the inventory")
-        elif host.role == "kvm_guest" and label in no_guests:
-            observation = f"it is in the group `kvm_guests`, and vmtoll_environment is {label}"
-            yield fail(host.name, observation, "Group and variable disagree; change one of them")
-        elif (host.role == "container") != (label in (*CONTAINERS, *runtimes)) and label in (*guests, *no_guests):
-            group = {role: group for group, role in GROUPS}[host.role]
-            observation = f"it is in the group `{group}`, and vmtoll_environment is {label}"
-            yield fail(host.name, observation, "Group and variable disagree; change one of them")
+        elif (host.role == "kvm_guest" and label in no_guests) or (
+            (host.role == "container") != (label in (*CONTAINERS, *runtimes)) and label in (*guests, *no_guests)
+        ):
+            yield _contradiction(host, f"vmtoll_environment is {label}")
         elif host.role == "metal" and label in guests and not host.vars.container_host:
-            observation = f"it is in the group `metal_hosts`, and vmtoll_environment is the guest profile {label}"
-            yield fail(host.name, observation, "Group and variable disagree; change one of them")
+            yield _contradiction(host, f"vmtoll_environment is the guest profile {label}")
         else:
             hosts_by_environment[machines.test_bed(host), label].append(host)
     for (_, label), hosts in hosts_by_environment.items():
         if len({host.vars.kvm_host or host.name for host in hosts}) > 1:
             names_text = ", ".join(host.name for host in hosts)
             yield warn("", f"{names_text} are all {label}", "Choose one with --limit, or make each part of a cell")
+
+
+def _contradiction(host: Host, text: str) -> Complaint:
+    """Return that the group of a machine says something else than a variable."""
+    group = {role: group for group, role in GROUPS}[host.role]
+    advice = "Group and variable disagree; change one of them"
+    return fail(host.name, f"it is in the group `{group}`, and {text}", advice)
+
+
+def _guest_variables(host: Host) -> list[Complaint]:
+    """Return that a machine of another group has a variable of guests, or nothing."""
+    names = [name for name in (*GUEST_NAMES, "unit", "profile") if getattr(host.vars, name)]
+    return [_contradiction(host, f"vmtoll_{name} says that it is a guest") for name in names[:1]]
 
 
 def _profile(guest: Host) -> Iterator[Complaint]:
@@ -307,9 +316,7 @@ def _guests(machines: InventoryData) -> Iterator[Complaint]:
             observation = f"its address {guest.ssh_host} is that of {other}"
             yield fail(guest.name, observation, "Correct ansible_host of one of them, or its group")
     for metal in machines.by_role["metal"]:
-        if guest_variables := [name for name in (*GUEST_NAMES, "unit", "profile") if getattr(metal.vars, name)]:
-            observation = f"it is in the group `metal_hosts`, and vmtoll_{guest_variables[0]} says that it is a guest"
-            yield fail(metal.name, observation, "Group and variable disagree; change one of them")
+        yield from _guest_variables(metal)
     for host in (host for hosts in machines.by_role.values() for host in hosts):
         named = (("vmtoll_kvm_host", host.vars.kvm_host), ("vmtoll_container_host", host.vars.container_host))
         for name, value in named:
@@ -325,9 +332,7 @@ def _containers(machines: InventoryData) -> Iterator[Complaint]:
             yield from _sandbox(container)
             continue
         variables, is_host_network = container.vars, container.vars.environment == CONTAINER_HOST_NETWORK
-        if guest_variables := [name for name in (*GUEST_NAMES, "unit", "profile") if getattr(variables, name)]:
-            observation = f"it is in the group `containers`, and vmtoll_{guest_variables[0]} says that it is a guest"
-            yield fail(container.name, observation, "Group and variable disagree; change one of them")
+        yield from _guest_variables(container)
         if variables.container_host is None and (variables.cpus or variables.container):
             yield fail(container.name, "vmtoll_container_host is not set", "Set it: the host that it runs on")
         if not variables.cpus:
@@ -375,19 +380,16 @@ def _duplicate_endpoints(machines: InventoryData) -> Iterator[Complaint]:
     """Yield guests that are one guest of their host, and machines under test that share the address and port of the
     load.
     """
-    domains = defaultdict[tuple[str | None, str, object], list[str]](list)
-    loads = defaultdict[object, list[str]](list)
+    hosts_at = defaultdict[tuple[object, ...], list[str]](list)  # place, which begins with the variable → its hosts
     for host in machines.suts:
         for name in _names_of(host) if host.role == "kvm_guest" and host.vars.kvm_host else []:
-            domains[host.vars.kvm_host, name, getattr(host.vars, name)].append(host.name)
+            hosts_at[name, "guest", host.vars.kvm_host, getattr(host.vars, name)].append(host.name)
+    for host in machines.suts:
         if host.vars.address and host.root == "/":
-            loads[machines.test_bed(host), host.vars.address, host.port].append(host.name)
-    for (_, name, _), hosts in domains.items():
+            hosts_at["address", "machine", machines.test_bed(host), host.vars.address, host.port].append(host.name)
+    for (variable, noun, *_), hosts in hosts_at.items():
         if len(hosts) > 1:
-            yield fail("", f"{' and '.join(hosts)} have the same vmtoll_{name}", "Give each guest its own")
-    for hosts in loads.values():
-        if len(hosts) > 1:
-            yield fail("", f"{' and '.join(hosts)} have the same vmtoll_address", "Give each machine its own")
+            yield fail("", f"{' and '.join(hosts)} have the same vmtoll_{variable}", f"Give each {noun} its own")
 
 
 def _differing_variables(machines: InventoryData) -> Iterator[Complaint]:

@@ -180,16 +180,16 @@ def variants_of_files(registry: Registry, environments: Collection[str]) -> dict
     """The environments whose profile builds on one other alone, which is one of them or what others build on, by a file
     or by an experiment's `vary`: what makes them another guest.
     """
-    found: dict[str, ProfileVariant] = {}
+    variants: dict[str, ProfileVariant] = {}
     of_experiments = varied_profiles(registry.paths["experiment"])
     for name in environments:
         if name in registry.no_guests():
             continue
         varied = of_experiments.get(name)
         if variant := varied.variant if varied else _of_file(registry.guest_file(name)):
-            found[name] = variant
-    bases = Counter(variant.of for variant in found.values())
-    return {name: made for name, made in found.items() if made.of in environments or bases[made.of] > 1}
+            variants[name] = variant
+    bases = Counter(variant.of for variant in variants.values())
+    return {name: made for name, made in variants.items() if made.of in environments or bases[made.of] > 1}
 
 
 def _of_file(file: Path) -> ProfileVariant | None:

@@ -139,16 +139,16 @@ def template_file(name: str, template: str, folder: Path = SERVER_BUILDS) -> Pat
     return servers(folder).part(others[-1] if others[:1] == [".."] else name, file)
 
 
-def _document(name: str, found: SearchPath, heirs: tuple[str, ...] = ()) -> Keys:
-    path = found.find(name)
+def _document(name: str, folders: SearchPath, heirs: tuple[str, ...] = ()) -> Keys:
+    path = folders.find(name)
     document = read(path)
     parent = document.pop("of", None)
     if parent is not None:
-        if parent not in found.names():
-            raise ExperimentError(f"of: {unknown('server', parent, found.names())}", path)
+        if parent not in folders.names():
+            raise ExperimentError(f"of: {unknown('server', parent, folders.names())}", path)
         if parent in (name, *heirs):
             raise ExperimentError(f"of: {' → '.join([*heirs, name, parent])} is a cycle", path)
-        inherited = _document(parent, found, (*heirs, name))
+        inherited = _document(parent, folders, (*heirs, name))
         for key in ("build", "tls"):
             inherited.pop(key, None)
         inherited["templates"] = [

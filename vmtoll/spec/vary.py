@@ -1,4 +1,6 @@
-"""Expand `vary` of an experiment's file: an environment for each combination of the factors' values."""
+"""Expand what stands for more in an experiment's file: `vary` for an environment for each combination of the factors'
+values, `during` for one for each guest and operation, `density` for the workload of its first tile.
+"""
 
 import itertools
 import re
@@ -123,3 +125,43 @@ def _words(chosen: Mapping[str, Any]) -> list[str]:
 def _slug(value: object) -> str:
     text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
     return re.sub(r"[^a-z0-9]+", "-", text.removeprefix(_KERNEL).lower()).strip("-")
+
+
+def expand_during(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The document with each operation of `during` as an environment of its own, after those that it is compared with;
+    without `during` the same one.
+
+    A single operation has no name and no `of`: it happens to every guest, and `kvm-default-pause` is `kvm-default`
+    with it. Raises ValueError.
+    """
+    during, environments = document.get("during"), document.get("environments")
+    if not isinstance(during, Mapping) or not during or not isinstance(environments, list):
+        return document
+    if "do" in during:
+        if "of" in during:
+            raise ValueError("during: one operation without a name happens to every guest; leave `of` out, or name it")
+        machines = [
+            environment
+            for environment in environments
+            if environment not in (document.get("changes") or {})
+            and (environment not in Registry().no_guests() or during.get("on") == "guest")
+        ]
+        named = {f"{machine}-{during['do']}": {"of": machine, **during} for machine in machines}
+    else:
+        named = dict(during)
+    if not named:
+        raise ValueError("during: no environment is a guest; name one in `environments`")
+    return {**document, "during": named, "environments": list(dict.fromkeys([*environments, *named]))}
+
+
+def expand_density(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The document with the first tile's workload in `workloads`; without `density` the same one. Raises ValueError."""
+    density = document.get("density")
+    if not isinstance(density, Mapping):
+        return document
+    tiles = density.get("tiles")
+    first = tiles[0] if isinstance(tiles, list) and tiles else None
+    name = first.get("workload") if isinstance(first, Mapping) else None
+    if document.get("workloads") not in (None, [name]):
+        raise ValueError("density: its tiles name the workloads; leave `workloads` out")
+    return {"noise_floor": None, **document, "workloads": [name or "idle"]}

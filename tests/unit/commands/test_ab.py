@@ -115,7 +115,7 @@ def test_a_defect_is_no_verdict(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("defect")
 
-    monkeypatch.setattr("vmtoll.commands.pair.plan", broken)
+    monkeypatch.setattr("vmtoll.commands.adhoc.plan", broken)
     assert exit_code(monkeypatch, tmp_path, "ab", "metal", "kvm-default") == 128
     assert "RuntimeError: defect" in capsys.readouterr().err
 
@@ -131,7 +131,7 @@ def test_a_change_is_an_environment_of_its_own(
 def test_what_it_takes_is_said_and_a_dry_run_writes_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from vmtoll.commands.pair import cost_text  # noqa: PLC0415
+    from vmtoll.commands.plans import cost_text  # noqa: PLC0415
     from vmtoll.runner.run import plan  # noqa: PLC0415
     from vmtoll.spec.catalog import Registry  # noqa: PLC0415
     from vmtoll.spec.experiment import load  # noqa: PLC0415

@@ -94,9 +94,9 @@ def test_a_build_of_a_server_differs_in_its_binary_alone(
 ) -> None:
     changes: dict[str, Change] = {}
 
-    def planned(resolved: Resolved, **keys: Any) -> Plan:
+    def planned(resolved: Resolved, *machines: Any, **keys: Any) -> Plan:
         changes.update(resolved.experiment.changes)
-        return plan(resolved, **keys)
+        return plan(resolved, *machines, **keys)
 
     monkeypatch.setattr("vmtoll.bisect.sitting.plan", planned)
     assert exit_code(monkeypatch, tmp_path, *APPLY, "--candidates", str(listed), "--dry-run", *words) == 0

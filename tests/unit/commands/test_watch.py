@@ -165,7 +165,9 @@ def test_bad_input_is_named_before_a_night_is_measured(
 ) -> None:
     monkeypatch.setattr("vmtoll.commands.watch.run_one", lambda *args, **options: pytest.fail("it measured"))
     given: dict[str, Any] = {"since": "20250101T000000Z-0000"} if option == "since" else {option: tmp_path / "no" / "x"}
-    with pytest.raises(UserError, match=f"^--{option} .*: (there is no folder .*/no; make it first|no complete run)"):
+    with pytest.raises(
+        UserError, match=f"^--{option} .*: (there is no folder .*/no; make it, or name another file|no complete run)"
+    ):
         watch("synthetic", results=tmp_path, **given)
 
 

@@ -14,8 +14,8 @@ import yaml
 from tests.support.committed_run import DEMO
 from tests.support.measured import plan
 from tests.support.records import make_record
+from vmtoll.commands.plans import boots_text, schedule
 from vmtoll.commands.replay import preview
-from vmtoll.commands.run import boots_text, schedule
 from vmtoll.model.errors import ExperimentError, InventoryError
 from vmtoll.model.inventory import Inventory
 from vmtoll.model.run import Manifest, OneBoot

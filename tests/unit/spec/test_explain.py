@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from vmtoll.commands.run import print_plan
+from vmtoll.commands.plans import plan_lines
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.trial import Arm
 from vmtoll.runner.plan import EXPLAINED_TRIALS, expected_s, explained, schedule
@@ -34,11 +34,10 @@ def test_guests_are_explained_and_the_blocks_stay_as_they_are(tmp_path: Path) ->
     assert expected_s(with_it) - expected_s(without) == pytest.approx(EXPLAINED_TRIALS * (1 + 8 + 1.5))
 
 
-def test_a_plan_names_the_trials_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    print_plan(plan(read(tmp_path, noise_floor=None)), resumed=False)
-    assert "\nthen 3 trials in which exits " in capsys.readouterr().out
-    print_plan(plan(read(tmp_path, explain=None)), resumed=False)
-    assert "traced" not in capsys.readouterr().out
+def test_a_plan_names_the_trials_of_their_own(tmp_path: Path) -> None:
+    lines = list(plan_lines(plan(read(tmp_path, noise_floor=None)), resumed=False))
+    assert any(line.startswith("then 3 trials in which exits ") for line in lines)
+    assert "traced" not in "\n".join(plan_lines(plan(read(tmp_path, explain=None)), resumed=False))
 
 
 def test_a_change_of_a_guest_is_explained_and_an_operation_is_not(tmp_path: Path) -> None:
