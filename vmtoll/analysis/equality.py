@@ -89,7 +89,15 @@ def _compare_machines(run: Run, machines: Mapping[str, Facts]) -> list[ComparedF
     flat = {environment: dict(flatten(facts)) for environment, facts in machines.items()}
     names = list(dict.fromkeys(name for facts in flat.values() for name in facts))
     declared += _absent(machines.values(), declared)
-    return [_compare(name, {e: values.get(name) for e, values in flat.items()}, declared) for name in names]
+    # A sandbox whose own kernel serves it shows no settings of that kernel; those of its host are not its.
+    hidden = {name for name, facts in machines.items() if facts.get("runtime") and not facts.get("sysctls")}
+    shown = {True: [name for name in flat if name not in hidden], False: list(flat)}
+    compared = [
+        _compare(name, {each: flat[each].get(name) for each in shown[name.startswith("sysctls: ")]}, declared)
+        for name in names
+    ]
+    own_kernels = dict.fromkeys(sorted(hidden), "not visible: its own kernel")
+    return [*compared, *([ComparedFact("sysctls", FactStatus.DECLARED, own_kernels)] if hidden else [])]
 
 
 def machines_under_test(run: Run) -> dict[str, Facts]:

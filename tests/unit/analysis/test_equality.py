@@ -117,3 +117,16 @@ def test_the_report_shows_what_one_side_lacks(tmp_path: Path) -> None:
     assert '<p class="banner">' in text
     assert re.findall(r'<details class="(\w+)" open>', text) == ["one_sided"]
     assert NAME in text.partition('<details class="one_sided" open>')[2].partition("</details>")[0]
+
+
+def test_settings_of_a_sandboxs_own_kernel_are_no_difference(tmp_path: Path) -> None:
+    folder = run_of(tmp_path, None, None)
+    hosts = json.loads((folder / "hosts.json").read_text())
+    hosts["kvm-default"] |= {"sysctls": {}, "runtime": {"runtime": "runsc"}}
+    hosts["metal"]["sysctls"] = {"net.core.somaxconn": "4096"}
+    (folder / "hosts.json").write_text(json.dumps(hosts))
+    run = load_run(folder)
+    (fact,) = [fact for fact in equality(run) if fact.name == "sysctls" and fact.count is None]
+    assert fact.status is FactStatus.DECLARED
+    assert fact.values == {"kvm-default": "not visible: its own kernel"}
+    assert analyse(run).undeclared_differences == 0
