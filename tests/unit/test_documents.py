@@ -411,9 +411,14 @@ def test_minutes_beside_commands_were_measured() -> None:
 
 def test_the_readme_fits_on_a_page_and_begins_with_what_the_how_to_shows() -> None:
     assert len(text_of(README).splitlines()) <= 100
-    _, *shown = (line.removesuffix("; …") for line in blocks(README, "")[0].splitlines())
-    assert len(shown) == 2
-    assert all(line in text_of("docs/how-to/find-what-made-it-slower.md") for line in shown)
+    ratios = re.findall(r"[0-9.]+× \([^)]*\)", blocks(README, "")[0])
+    assert len(ratios) == 4
+    page, (run,) = (
+        text_of("docs/how-to/container-runtimes.md"),
+        [each for each in committed_runs() if each.parent.name == "runtimes"],
+    )
+    report = (run / "report.html").read_text(encoding="utf-8")
+    assert all(ratio in page and ratio.partition(" ")[0] in report for ratio in ratios)
 
 
 def test_pages_use_one_inventory_and_one_style_of_commands() -> None:

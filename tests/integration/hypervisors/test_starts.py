@@ -21,6 +21,8 @@ from vmtoll.model.errors import AgentError
 from vmtoll.model.first_answer import Way
 from vmtoll.model.inventory import Host
 
+GUEST_WAYS = [way for way in get_args(Way) if way != "start"]  # which is of container runtimes
+
 # It boots nothing: its firmware looks for a disk.
 DOMAIN = """<domain type='qemu'>
   <name>one</name><memory unit='MiB'>64</memory>
@@ -78,7 +80,7 @@ def domain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Domain]:
 
 
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
-@pytest.mark.parametrize("way", get_args(Way))
+@pytest.mark.parametrize("way", GUEST_WAYS)
 def test_a_start_makes_it_run_and_so_does_its_undoing(domain: Domain, way: Way) -> None:
     running = ("running", False)
     commands = domain.commands(way)
@@ -109,7 +111,7 @@ def test_undoing_waits_for_a_guest_that_is_still_shutting_down(domain: Domain) -
     assert domain.virsh("domid", "one") != before
 
 
-@pytest.mark.parametrize("way", get_args(Way))
+@pytest.mark.parametrize("way", GUEST_WAYS)
 @pytest.mark.parametrize(
     ("status", "done"),
     [
