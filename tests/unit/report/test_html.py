@@ -194,7 +194,7 @@ def test_a_broken_histogram_is_named(tmp_path: Path) -> None:
 def test_a_chart_is_added_by_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "more"
     folder.mkdir()
-    source = Path(charts.__file__).parent / "memory.py"
+    source = Path(charts.__file__).parent / "slopes.py"
     shutil.copy(source, folder / "one_more.py")
     monkeypatch.setattr(charts, "__path__", [*charts.__path__, str(folder)])
     text = report_of(make_run(tmp_path, Truth(blocks=1))).read_text(encoding="utf-8")
