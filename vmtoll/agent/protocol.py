@@ -258,12 +258,12 @@ class ServerFacts(Fingerprint):
 
 class StartedSandbox(TypedDict):
     """A server that was started in a container runtime, or as its plain process. Times are of this machine's clock:
-    `started_at`, and begin and end of each call of the runtime by its engine.
+    `started_at`, and begin and end of each call of the runtime by its engine; None where the engine hides them.
     """
 
     started_at: float
     wall_s: float
-    calls: list[tuple[float, float]]
+    calls: list[tuple[float, float]] | None
 
 
 class StartedServer(Fingerprint):

@@ -55,7 +55,7 @@ class Sandbox:
         self._files: Path | None = None
         # Of Docker: the image of the root file system, and the runtimes that the daemon knows.
         self._image, self._registered = "", dict[str, Any]()
-        self.timed = Path()  # what stands for the runtime and notes its calls, while a start is measured
+        self.timed: Path | None = None  # stands for the runtime and notes its calls, while a start is measured
 
     def isolate(self, parts: Mapping[str, Any]) -> None:
         """Replace these parts of the declared isolation for the servers that are started from now on."""
@@ -93,29 +93,29 @@ class Sandbox:
         return found
 
     @contextlib.contextmanager
-    def timing(self) -> Iterator[Callable[[], list[tuple[float, float]]]]:
-        """Note begin and end of each call of the runtime; yield what returns them. Raises RuntimeError, OSError.
-
-        Docker takes no other program for a runtime than the registered one: there are no calls.
+    def timing(self) -> Iterator[Callable[[], list[tuple[float, float]] | None]]:
+        """Note begin and end of each call of the runtime; yield what returns them: none of a plain process, None with
+        Docker, which takes no other program for a runtime than the registered one. Raises RuntimeError, OSError.
         """
         if self.is_process or self.engine == "docker":
-            yield list
+            yield lambda: [] if self.is_process else None
             return
         folder = self.root / "run" / "vmtoll-timed"
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / "calls"
         log.write_text("")
-        self.timed = folder / Path(self.program).name  # podman knows runtimes by their names
-        self.timed.write_text(
+        timed = folder / Path(self.program).name  # podman knows runtimes by their names
+        timed.write_text(
             "#!/bin/bash\nLC_ALL=C begin=$EPOCHREALTIME\n"
             f'{shlex.quote(self.program)} "$@"\nstatus=$?\n'
             f'LC_ALL=C; echo "$begin $EPOCHREALTIME" >>{shlex.quote(str(log))}\nexit $status\n'
         )
-        self.timed.chmod(0o755)
+        timed.chmod(0o755)
+        self.timed = timed
         try:
             yield lambda: [(float(begin), float(end)) for begin, end in map(str.split, log.read_text().splitlines())]
         finally:
-            self.timed = Path()
+            self.timed = None
 
     @property
     def files(self) -> Path:
@@ -221,7 +221,7 @@ class Sandbox:
             begin = ["run", f"--runtime={runtime}", "--pull=never"]
             of_podman, mode = [], "mode=1777"
         else:
-            runtime = str(self.timed if self.timed.name else self.program)
+            runtime = str(self.timed or self.program)
             begin = [f"--runtime={runtime}", *(f"--runtime-flag={flag}" for flag in self.runtime_flags), "run"]
             of_podman, mode = ["--no-hosts", "--dns=none", "--read-only-tmpfs=false"], "mode=1777,notmpcopyup"
         return [

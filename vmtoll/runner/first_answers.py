@@ -15,7 +15,7 @@ from vmtoll.model.event import Listener, StartFailed, Starting
 from vmtoll.model.first_answer import GuestStart, StartRecord
 from vmtoll.model.inventory import Host
 from vmtoll.runner.plan import Start, starts_of
-from vmtoll.trial.first_answer import SandboxTrial, StartTrial
+from vmtoll.trial.first_answer import SandboxTrial, StartTrial, asked
 
 
 def check_starts(session: Session) -> None:
@@ -93,6 +93,4 @@ def _figures(
             trial.make_run()
         raise
     silent = [each.guest for each in figures if each.answer_s is None]
-    key = session.resolved.experiment.first_answer
-    limit_s = key.limit_s if key else 0.0
-    return figures, f"no answer of {', '.join(silent)} within {limit_s:g} s" if silent else ""
+    return figures, f"no answer of {', '.join(silent)} within {asked(session).limit_s:g} s" if silent else ""

@@ -83,13 +83,6 @@ class StartTrial:
         self.guests: list[_Started] = []
 
     @property
-    def key(self) -> FirstAnswer:
-        """What the experiment says. Raises RuntimeError in an experiment without it."""
-        if (key := self.session.resolved.experiment.first_answer) is None:
-            raise RuntimeError("the experiment has no `first_answer`")
-        return key
-
-    @property
     def unit(self) -> str:
         """The server's unit on the guests."""
         return f"vmtoll-{self.server}.service"
@@ -147,9 +140,10 @@ class StartTrial:
         """Start all guests at one time, with a prober for each; for each of them the command, what the prober saw, and
         when it began to count, on our clock. Raises AgentError, HostLostError, ToolError.
         """
-        limit_s = self.key.limit_s
+        key = asked(self.session)
+        limit_s = key.limit_s
         ahead = [clock_offset(started.host, _LOOKS).ahead_s for started in self.guests]
-        probes = [_probe(self.session, started.guest, self.key) for started in self.guests]
+        probes = [_probe(self.session, started.guest, key) for started in self.guests]
         start_at_s = time.time() + _LEAD_S
         commands = [
             started.host.ask(
@@ -172,10 +166,7 @@ class StartTrial:
         client = clock_offset(self.client, _LOOKS)
         error_s = client.error_s + clock_offset(started.host, _LOOKS).error_s
 
-        def since(time_s: float | None) -> float | None:
-            return None if time_s is None else time_s - client.ahead_s - began_s
-
-        answer_s, network_s = since(probed["answered_at"]), since(probed["reached_at"])
+        answer_s, network_s = (_since(probed[at], client.ahead_s, began_s) for at in ("answered_at", "reached_at"))
         if answer_s is not None and answer_s < -error_s:
             raise ToolError(f"{started.guest.name} answered before it was started", started.guest.name)
         parts, waits = dict[str, float](), tuple[UnitWait, ...]()
@@ -252,51 +243,54 @@ class SandboxTrial:
         self.session, self.server, self.line = session, server, session.line(host)
 
     def measure(self) -> tuple[GuestStart, ...]:
-        """Start the server. Raises AgentError, HostLostError, ToolError."""
-        key = self.session.resolved.experiment.first_answer
-        if key is None:
-            raise RuntimeError("the experiment has no `first_answer`")
-        clock = clock_offset(self.line, _LOOKS)
+        """Start the server. Raises AgentError, HostLostError."""
+        key, clock = asked(self.session), clock_offset(self.line, _LOOKS)
         probe = _probe(self.session, self.line.host, key)
         start_at_s = time.time() + _LEAD_S + clock.ahead_s
         started: StartedSandbox = self.line.call(
             "sandbox_start", key.limit_s + _TRAVEL_S, name=self.server, start_at_s=start_at_s, limit_s=key.limit_s
         )
         probed: Probed = probe.wait(key.limit_s + _LEAD_S + _TRAVEL_S)
-        client = clock_offset(self.session.client, _LOOKS)
-        began_s = started["started_at"] - clock.ahead_s
-
-        def since(time_s: float | None) -> float | None:
-            return None if time_s is None else time_s - client.ahead_s - began_s
-
-        answer_s, calls = since(probed["answered_at"]), [
-            (begin - started["started_at"], end - started["started_at"]) for begin, end in started["calls"]
-        ]  # fmt: skip
+        client, began_s = clock_offset(self.session.client, _LOOKS), started["started_at"]
+        ahead_s = client.ahead_s - clock.ahead_s
+        answer_s, network_s = (_since(probed[at], ahead_s, began_s) for at in ("answered_at", "reached_at"))
+        calls = started["calls"]
+        since_start = None if calls is None else [(begin - began_s, end - began_s) for begin, end in calls]
         self.clean_up()
         return (
             GuestStart(
-                guest=self.line.host.name, answer_s=answer_s, network_s=since(probed["reached_at"]),
-                command_s=started["wall_s"], parts=runtime_parts(calls, answer_s),
-                error_s=clock.error_s + client.error_s, gap_s=probed["gap_s"],
+                guest=self.line.host.name, answer_s=answer_s, network_s=network_s, command_s=started["wall_s"],
+                parts=runtime_parts(since_start, answer_s), error_s=clock.error_s + client.error_s,
+                gap_s=probed["gap_s"],
             ),
         )  # fmt: skip
 
     def clean_up(self) -> None:
-        """End the server. Raises AgentError, HostLostError."""
-        self.line.call("server_stop", _LIMIT_S, name=self.server)
-
-    def make_run(self) -> None:
-        """End the server and the client's probe, wherever the start ended. Raises AgentError, HostLostError."""
+        """End the server, and the client's probe, wherever the start ended. Raises AgentError, HostLostError."""
         with contextlib.suppress(AgentError, HostLostError):
             self.session.client.call("probe_stop")
-        self.clean_up()
+        self.line.call("server_stop", _LIMIT_S, name=self.server)
+
+    make_run = clean_up
 
 
-def runtime_parts(calls: Sequence[tuple[float, float]], answer_s: float | None) -> dict[str, float]:
-    """The parts of a start up to its answer, in s; together `answer_s`, empty without one. `calls`: begin and end of
-    each call of the runtime by its engine, in s from the start; none of a plain process.
+def asked(session: Session) -> FirstAnswer:
+    """What the experiment says of starts. Raises RuntimeError in an experiment without them."""
+    if (key := session.resolved.experiment.first_answer) is None:
+        raise RuntimeError("the experiment has no `first_answer`")
+    return key
+
+
+def _since(time_s: float | None, ahead_s: float, began_s: float) -> float | None:
+    """Seconds from `began_s` to a time of a clock that is `ahead_s`."""
+    return None if time_s is None else time_s - ahead_s - began_s
+
+
+def runtime_parts(calls: Sequence[tuple[float, float]] | None, answer_s: float | None) -> dict[str, float]:
+    """The parts of a start up to its answer, in s; together `answer_s`. `calls`: begin and end of each call of the
+    runtime by its engine, in s from the start; none of a plain process. Empty where calls or answer are not known.
     """
-    if answer_s is None:
+    if calls is None or answer_s is None:
         return {}
     ended_s = min(answer_s, max((end for _, end in calls), default=0.0))
     runtime_s = sum(max(0.0, min(end, answer_s) - begin) for begin, end in calls)

@@ -63,10 +63,11 @@ def test_a_container_runtime_is_started_in_its_own_way(tmp_path: Path) -> None:
         ([(0.1, 0.3), (0.35, 0.45)], 0.6, {"engine": 0.15, "runtime": 0.3, "server": 0.15}),
         ([(0.1, 0.3), (0.35, 0.45)], 0.4, {"engine": 0.15, "runtime": 0.25, "server": 0.0}),
         ([(0.1, 0.3)], None, {}),
+        (None, 0.6, {}),
     ],
 )
 def test_the_parts_of_a_start_add_up_to_its_answer(
-    calls: list[tuple[float, float]], answer_s: float | None, parts: dict[str, float]
+    calls: list[tuple[float, float]] | None, answer_s: float | None, parts: dict[str, float]
 ) -> None:
     assert runtime_parts(calls, answer_s) == pytest.approx(parts)
 
