@@ -15,14 +15,16 @@ say = partial(print, flush=True)
 
 
 def main() -> int:
-    """Run the command that was typed; return the exit code, 75 if the same command has to go on."""
+    """Run the command that was typed; return the exit code, 75 if the same command must be run again."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.shootout", description=package.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("command", choices=["pilot", "record", "judge", "hyperfine"])
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help="of plan and recordings")
-    parser.add_argument("--minutes", type=float, help="stop cleanly after so many; the same command goes on")
+    parser.add_argument(
+        "--minutes", type=float, help="stop cleanly after this many minutes; run the same command again to continue"
+    )
     parser.add_argument("--cpu", type=int, help="pilot: the only CPU of loads and disturbances (default: any)")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))  # ends the page's processes; the page is recorded again

@@ -47,7 +47,7 @@ def compare(folder: Path, minutes: float | None, say: Callable[[str], None], doc
             done = number - len(lines)
             pair_s = spent_s / done if done else 4 * plan.blocks * (plan.trial_ms + 3) / 1000
             if minutes is not None and spent_s + pair_s > 60 * minutes:
-                say(f"stops: {number} of {len(pairs)} pairs; the same command goes on")
+                say(f"stops: {number} of {len(pairs)} pairs; run the same command again to continue")
                 return False
             if done % 5 == 0:
                 say(f"{number} of {len(pairs)} pairs, {(len(pairs) - number) * pair_s / 60:.1f} minutes left")
@@ -93,11 +93,11 @@ def _hyperfine(plan: Plan, loads: Path, program: str, commands: Sequence[str]) -
 
 def read_hyperfine(printed: str, times: Sequence[Sequence[float]]) -> dict[str, Any]:
     """What hyperfine's summary says: which command is faster, by which ratio ± deviation."""
-    found = re.search(r"([AB])'? ran\s+([0-9.]+) ± ([0-9.]+) times faster", printed)
-    if not found:
+    summary = re.search(r"([AB])'? ran\s+([0-9.]+) ± ([0-9.]+) times faster", printed)
+    if not summary:
         raise UserError(f"hyperfine printed no summary: {printed[-300:]}")
     p = float(stats.ttest_ind(*times, equal_var=False).pvalue)
-    return {"faster": found[1], "ratio": float(found[2]), "deviation": float(found[3]), "p": p}
+    return {"faster": summary[1], "ratio": float(summary[2]), "deviation": float(summary[3]), "p": p}
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

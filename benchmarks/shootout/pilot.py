@@ -53,7 +53,7 @@ def pilot(folder: Path, cpu: int | None, minutes: float | None, say: Callable[[s
     chosen = chosen_row(rows)
     for row in rows:
         say(f"{row['trial_ms']:.0f} ms, {row['blocks']} blocks: a trial deviates by {row['trial_sd_pct']:.2f}%, a "
-            f"block's ratio by {row['ratio_sd_pct']:.2f}%; 2% found on {row['found']} of {row['pages']} pages, "
+            f"block's ratio by {row['ratio_sd_pct']:.2f}%; 2% found on {row['detected']} of {row['pages']} pages, "
             f"{row['seconds']:.1f} s each{' <- chosen' if row is chosen else ''}")  # fmt: skip
     written = planned(plan, rows)
     written.write(folder / "plan.json")
@@ -70,9 +70,9 @@ def measured(plan: Plan, pages: Sequence[record.Recording]) -> list[dict[str, An
         for blocks in BLOCKS:
             cut = [_cut(page, blocks) for page in of_kind]
             logs = [np.log([sample.a, sample.b]) for page in cut for sample in samples_of(page)]
-            found = sum(judged(_slower(page, 0.02)).answers == [Answer.WORSE] for page in cut)
+            detected = sum(judged(_slower(page, 0.02)).answers == [Answer.WORSE] for page in cut)
             rows.append({
-                "trial_ms": round(plan.trial_ms * length, 1), "blocks": blocks, "pages": len(cut), "found": found,
+                "trial_ms": round(plan.trial_ms * length, 1), "blocks": blocks, "pages": len(cut), "detected": detected,
                 "trial_sd_pct": round(100 * statistics.median(float(each.std(axis=1).mean()) for each in logs), 3),
                 "ratio_sd_pct": round(100 * statistics.median(float((each[1] - each[0]).std()) for each in logs), 3),
                 "seconds": round(statistics.median(page.seconds for page in of_kind) * blocks / plan.blocks, 2),
@@ -96,7 +96,7 @@ def _slower(page: record.Recording, by: float) -> record.Recording:
 
 def chosen_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The shortest page of those by which most of the pilot's pages found 2%."""
-    return min(rows, key=lambda row: (-row["found"], row["seconds"]))
+    return min(rows, key=lambda row: (-row["detected"], row["seconds"]))
 
 
 def planned(plan: Plan, rows: Sequence[dict[str, Any]]) -> Plan:

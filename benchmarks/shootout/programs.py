@@ -52,11 +52,11 @@ def benchstat(pairs: Pairs) -> list[tuple[float, int]] | None:
 
 def read_benchstat(printed: str, count: int) -> list[tuple[float, int]]:
     """The answers in what `benchstat -alpha 1 -format csv` prints."""
-    said: dict[int, tuple[float, int]] = {}
+    opinions: dict[int, tuple[float, int]] = {}
     for row in csv.reader(printed.splitlines()):
         if len(row) > 6 and (name := re.fullmatch(r"P(\d+)", row[0])) and (p := re.search(r"p=([0-9.]+)", row[6])):
-            said[int(name[1])] = -float(p[1]), -1 if float(row[3]) < float(row[1]) else 1
-    return [said[number] for number in range(count)]
+            opinions[int(name[1])] = -float(p[1]), -1 if float(row[3]) < float(row[1]) else 1
+    return [opinions[number] for number in range(count)]
 
 
 def criterion(pairs: Pairs) -> list[tuple[float, int]] | None:
@@ -84,11 +84,11 @@ def criterion(pairs: Pairs) -> list[tuple[float, int]] | None:
             json.loads((home / f"p{number}" / "change" / "estimates.json").read_text())["mean"]["confidence_interval"]
             for number in range(len(pairs))
         ]  # fmt: skip
-    said = []
+    opinions = []
     for sure, interval in zip(is_sure, intervals, strict=True):
         low, high = interval["lower_bound"], interval["upper_bound"]
-        said.append((max(low, -high, 0.0) if sure else 0.0, 1 if low + high > 0 else -1))
-    return said
+        opinions.append((max(low, -high, 0.0) if sure else 0.0, 1 if low + high > 0 else -1))
+    return opinions
 
 
 def _write_criterion(folder: Path, values: Sequence[float]) -> None:
@@ -108,7 +108,7 @@ import json, sys
 from otava.series import AnalysisOptions, Metric, Series
 for line in sys.stdin:
     a, b, levels = json.loads(line)
-    found = [0.0, 1]
+    least = [0.0, 1]
     for level in levels:
         options = AnalysisOptions()
         options.max_pvalue = level
@@ -116,9 +116,9 @@ for line in sys.stdin:
         series = Series("page", None, list(range(len(values))), {"time": Metric(-1)}, {"time": values}, {})
         points = [p for p in series.analyze(options).change_points["time"] if p.index >= len(a) - 3]
         if points:
-            found = [level, 1 if points[0].forward_change_percent() > 0 else -1]
+            least = [level, 1 if points[0].forward_change_percent() > 0 else -1]
             break
-    print(json.dumps(found), flush=True)
+    print(json.dumps(least), flush=True)
 """
 
 
@@ -131,9 +131,9 @@ def otava(pairs: Pairs) -> list[tuple[float, int]] | None:
     lines = "".join(json.dumps([[*a], [*b], OTAVA_LEVELS]) + "\n" for a, b in pairs)
     argv = [str(python), "-c", OTAVA_SCRIPT]
     printed = subprocess.run(argv, check=True, input=lines, capture_output=True, text=True).stdout
-    found = [json.loads(line) for line in printed.splitlines()]
+    least_levels = [json.loads(line) for line in printed.splitlines()]
     # A hair above its level: a change point at max_pvalue 0.001 differs at p < 0.001.
-    return [(-level * (1 - 1e-9) if level else -1.0, sign) for level, sign in found]
+    return [(-level * (1 - 1e-9) if level else -1.0, sign) for level, sign in least_levels]
 
 
 def _path(folder: str) -> str:

@@ -139,7 +139,7 @@ def web_server() -> Iterator[str]:
 
 
 def web_load(url: str, requests: int) -> str:
-    """The command that asks for the page so many times."""
+    """The command that requests the page this many times."""
     return f"h2load --h1 -n {requests} -c {WEB_USERS} -t 1 {url}"
 
 
@@ -251,16 +251,16 @@ def _continue(
 ) -> bool:  # fmt: skip
     pages = plan.pages()
     lacking = [page for page in pages if page.number not in recorded]
-    began = said = time.monotonic()
+    began = reported = time.monotonic()
     for index, page in enumerate(lacking):
         left_s = _left_s(plan, lacking[index:], recorded.values())
         spent_s = time.monotonic() - began
         if minutes is not None and spent_s + _left_s(plan, [page], recorded.values()) > 60 * minutes:
             say(f"stops after {spent_s / 60:.1f} minutes: {len(recorded)} of {len(pages)} pages, {left_s / 60:.0f} "
-                "minutes are left; the same command goes on")  # fmt: skip
+                "minutes are left; run the same command again to continue")  # fmt: skip
             return False
-        if not index or time.monotonic() - said > SAYS_EVERY_S:
-            said = time.monotonic()
+        if not index or time.monotonic() - reported > SAYS_EVERY_S:
+            reported = time.monotonic()
             end = time.strftime("%H:%M", time.localtime(time.time() + left_s))
             say(f"{len(recorded)} of {len(pages)} pages, {left_s / 60:.1f} minutes left, until {end}")
         recording = record(folder, plan, page)
@@ -280,7 +280,7 @@ def _left_s(plan: Plan, pages: list[Page], recorded: Iterable[Recording]) -> flo
 
 
 def iterations_of(folder: Path, cpu: int | None, trial_ms: float) -> int:
-    """The iterations that take so long here: by the fastest of nine runs."""
+    """The iterations that take this long here: by the fastest of nine runs."""
     tried = 10_000_000
     argv = [f"{folder}/load", str(tried), "0", "-" if cpu is None else str(cpu), "01"]
     ns = min(int(subprocess.run(argv, check=True, capture_output=True, text=True).stdout) for _ in range(9))
@@ -295,7 +295,7 @@ def web_requests_of(trial_s: float) -> int:
             subprocess.run(web_load(url, tried).split(), check=True, capture_output=True, text=True).stdout
             for _ in range(5)
         ]  # fmt: skip
-    rates = [float(found[1]) for output in outputs if (found := re.search(r", ([0-9.]+) req/s", output))]
+    rates = [float(match[1]) for output in outputs if (match := re.search(r", ([0-9.]+) req/s", output))]
     if not rates:
         raise UserError(f"h2load printed no rate: {outputs[0]}")
     return max(WEB_USERS, round(statistics.median(rates) * trial_s))

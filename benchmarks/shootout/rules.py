@@ -176,8 +176,8 @@ def _program(
     """The opinions of a program."""
 
     def opinions(samples: Sequence[Sample]) -> list[Opinion] | None:
-        said = of([(sample.a.tolist(), sample.b.tolist()) for sample in samples])
-        return None if said is None else [Opinion(*each) for each in said]
+        answers = of([(sample.a.tolist(), sample.b.tolist()) for sample in samples])
+        return None if answers is None else [Opinion(*each) for each in answers]
 
     return opinions
 

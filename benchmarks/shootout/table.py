@@ -15,6 +15,7 @@ from benchmarks.shootout.plan import EXTRA, MARGINS, SIDES_OF_TRUTH, Kind, Plan
 from benchmarks.shootout.record import Recording
 from benchmarks.shootout.rules import RULES, Judged, Opinion, Rule, engine_strength, is_equal, judged, samples_of
 from vmtoll.analysis.recorded import Answer
+from vmtoll.model.verdict import Estimate
 from vmtoll.paths import PROJECT
 from vmtoll.statistics.thresholds import MARGIN
 
@@ -25,18 +26,9 @@ BLOCKS = "blocks"
 
 
 @dataclass(frozen=True)
-class Truth:
-    """A measured ratio, B ÷ A, with its 95% interval."""
-
-    ratio: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class Count:
     """What a rule said of the pages of a kind. `at`: its threshold, as text; `data`: recorded in blocks, or the same
-    labelled first half A, second half B; `wrong`, `found`: as docs/shoot-out.md defines them.
+    labelled first half A, second half B; `wrong`, `detected`: as docs/shoot-out.md defines them.
     """
 
     rule: str
@@ -51,10 +43,10 @@ class Count:
     not_judged: int
     also_different: int
     wrong: int
-    found: int
+    detected: int
 
 
-def truths(pages: Sequence[Recording]) -> dict[str, Truth]:
+def truths(pages: Sequence[Recording]) -> dict[str, Estimate]:
     """Side of the pages of truth → its ratio to A, over the blocks of all such pages."""
     logs: dict[str, list[float]] = {side: [] for side in SIDES_OF_TRUTH if side != "A"}
     width = len(SIDES_OF_TRUTH)
@@ -69,8 +61,10 @@ def truths(pages: Sequence[Recording]) -> dict[str, Truth]:
     return {side: _truth(np.array(ratios)) for side, ratios in logs.items() if len(ratios) > 1}
 
 
-def _truth(logs: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> Truth:
-    """The ratio of trimmed means: a tenth of the blocks at each end is left out, which a disturbance may have made."""
+def _truth(logs: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> Estimate:
+    """The measured ratio, B ÷ A, with its 95% interval: of trimmed means, without the tenth of the blocks at each end,
+    which a disturbance may have made.
+    """
     logs = np.sort(logs)
     cut = len(logs) // 10
     kept = logs[cut : len(logs) - cut]
@@ -78,7 +72,7 @@ def _truth(logs: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> Truth:
     error = float(winsorized.std(ddof=1)) / (1 - 2 * cut / len(logs)) / math.sqrt(len(logs))
     half = float(stats.t.ppf(0.975, len(kept) - 1)) * error
     mean = float(kept.mean())
-    return Truth(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    return Estimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
 def counts(pages: Sequence[Recording], say: Callable[[str], None] = print) -> Iterator[Count]:
@@ -87,13 +81,13 @@ def counts(pages: Sequence[Recording], say: Callable[[str], None] = print) -> It
     equal = [page for page in compared if page.kind in (Kind.EQUAL, Kind.DISTURBED)]
     known = truths(pages)
     say(f"{ENGINE_NAME}: {len(compared)} pages")
-    said = [judged(page) for page in compared]
+    judged_pages = [judged(page) for page in compared]
     halves = [judged(page, halves=True) for page in equal]
     default = "5% for all rows of a page"
-    yield from _of_engine(compared, said, BLOCKS, default, known)
+    yield from _of_engine(compared, judged_pages, BLOCKS, default, known)
     yield from _of_engine(equal, halves, HALVES, default, known)
     own = Rule(f"{ENGINE_NAME}, its p alone", -0.05, "", lambda _: None)
-    strengths = [engine_strength(each) for each in said]
+    strengths = [engine_strength(each) for each in judged_pages]
     level = own.at_5_percent(_of_equal(compared, strengths))
     yield from _of_rule(own, level, compared, strengths, BLOCKS)
     for rule in RULES:
@@ -136,17 +130,17 @@ def _of_rule(
             for page, opinion in zip(pages, opinions, strict=True) if page.kind is kind
         )  # fmt: skip
         wrong = signs[-1] + (signs[1] if is_equal(kind) else 0)
-        found = 0 if is_equal(kind) else signs[1]
+        detected = 0 if is_equal(kind) else signs[1]
         yield Count(
-            rule.name, at, data, kind, signs.total(), signs[1], signs[-1], 0, signs[0], 0, 0, wrong, found
+            rule.name, at, data, kind, signs.total(), signs[1], signs[-1], 0, signs[0], 0, 0, wrong, detected
         )  # fmt: skip
 
 
 def _of_engine(
-    pages: Sequence[Recording], said: Sequence[Judged], data: str, at: str, known: dict[str, Truth]
+    pages: Sequence[Recording], judged_pages: Sequence[Judged], data: str, at: str, known: dict[str, Estimate]
 ) -> Iterator[Count]:
     for kind in sorted({page.kind for page in pages}, key=list(Kind).index):
-        of_kind = [each for page, each in zip(pages, said, strict=True) if page.kind is kind]
+        of_kind = [each for page, each in zip(pages, judged_pages, strict=True) if page.kind is kind]
         answers = Counter(_answer_of(each) for each in of_kind)
         wrong = answers[Answer.BETTER] + (answers[Answer.WORSE] if is_equal(kind) else 0)
         if not is_equal(kind) and not _is_within(known.get(str(EXTRA[kind])), kind):
@@ -158,9 +152,9 @@ def _of_engine(
         )  # fmt: skip
 
 
-def _is_within(truth: Truth | None, kind: Kind) -> bool:
+def _is_within(truth: Estimate | None, kind: Kind) -> bool:
     """Return whether the truth lies within the margin of such pages; not known is not within."""
-    return truth is not None and abs(math.log(truth.ratio)) <= math.log1p(MARGINS.get(kind, MARGIN))
+    return truth is not None and abs(math.log(truth.value)) <= math.log1p(MARGINS.get(kind, MARGIN))
 
 
 def _answer_of(page: Judged) -> Answer:
@@ -178,7 +172,7 @@ def share_text(count: int, pages: int) -> str:
 def _sum(rows: Sequence[Count], kinds: Sequence[Kind], data: str = BLOCKS) -> tuple[int, int, int]:
     """Pages, wrong ones and those that found the difference."""
     chosen = [row for row in rows if row.kind in kinds and row.data == data]
-    return sum(row.pages for row in chosen), sum(row.wrong for row in chosen), sum(row.found for row in chosen)
+    return sum(row.pages for row in chosen), sum(row.wrong for row in chosen), sum(row.detected for row in chosen)
 
 
 def rules_table(rows: Sequence[Count]) -> str:
@@ -197,8 +191,8 @@ def rules_table(rows: Sequence[Count]) -> str:
             skipped = sum(row.not_judged for row in of_rule if row.kind in kinds and row.data == data)
             cells.append("not judged" if pages and skipped == pages else share_text(wrong, pages) if pages else "")
         for kind in EXTRA:
-            pages, wrong, found = _sum(of_rule, (kind,))
-            cells.append(f"{found} of {pages}{f', {wrong} wrong' if wrong else ''}" if pages else "")
+            pages, wrong, detected = _sum(of_rule, (kind,))
+            cells.append(f"{detected} of {pages}{f', {wrong} wrong' if wrong else ''}" if pages else "")
         lines.append(f"| {' | '.join([*key, *cells])} |")
     return "\n".join(lines)
 
@@ -216,12 +210,12 @@ def answers_table(rows: Sequence[Count]) -> str:
     return "\n".join(lines)
 
 
-def truth_table(known: dict[str, Truth]) -> str:
+def truth_table(known: dict[str, Estimate]) -> str:
     """A Markdown table: the measured ratio of each load to that of A."""
     lines = ["| iterations more | time, B ÷ A | 95% interval |", "|---|---|---|"]
     for side, truth in known.items():
         name = f"{SIDES_OF_TRUTH[side]}%"
-        lines.append(f"| {name} | {truth.ratio:.4f}× | {truth.low:.4f} to {truth.high:.4f} |")
+        lines.append(f"| {name} | {truth.value:.4f}× | {' to '.join(f'{end:.4f}' for end in truth.ends or ())} |")
     return "\n".join(lines)
 
 

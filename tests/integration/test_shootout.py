@@ -50,21 +50,21 @@ def test_a_page_that_a_kill_cut_off_is_recorded_again_and_no_other(recorded: Pat
     before = record.read_pages(recorded / "pages.jsonl.gz")
     file.write_bytes(whole[:-20])
     assert record.read_pages(file) == before[:-1]
-    said: list[str] = []
-    assert record.record_all(PLAN, file, say=said.append)
+    printed: list[str] = []
+    assert record.record_all(PLAN, file, say=printed.append)
     after = record.read_pages(file)
     assert after[:-1] == before[:-1]
     assert (after[-1].page, after[-1].kind) == (before[-1].page, before[-1].kind)
     assert after[-1].began > before[-1].began
-    assert said[0].startswith("8 of 9 pages")
+    assert printed[0].startswith("8 of 9 pages")
 
 
 def test_recording_stops_before_the_page_that_would_end_too_late(tmp_path: Path) -> None:
     file = tmp_path / "pages.jsonl.gz"
-    said: list[str] = []
-    assert not record.record_all(PLAN, file, minutes=0, say=said.append)
+    printed: list[str] = []
+    assert not record.record_all(PLAN, file, minutes=0, say=printed.append)
     assert record.read_pages(file) == []
-    assert "0 of 9 pages" in said[-1]
+    assert "0 of 9 pages" in printed[-1]
 
 
 def test_recordings_of_another_plan_are_refused(recorded: Path) -> None:
