@@ -89,15 +89,18 @@ def _compare_machines(run: Run, machines: Mapping[str, Facts]) -> list[ComparedF
     flat = {environment: dict(flatten(facts)) for environment, facts in machines.items()}
     names = list(dict.fromkeys(name for facts in flat.values() for name in facts))
     declared += _absent(machines.values(), declared)
-    # A sandbox whose own kernel serves it shows no settings of that kernel; those of its host are not its.
-    hidden = {name for name, facts in machines.items() if facts.get("runtime") and not facts.get("sysctls")}
-    shown = {True: [name for name in flat if name not in hidden], False: list(flat)}
-    compared = [
-        _compare(name, {each: flat[each].get(name) for each in shown[name.startswith("sysctls: ")]}, declared)
-        for name in names
-    ]
-    own_kernels = dict.fromkeys(sorted(hidden), "not visible: its own kernel")
-    return [*compared, *([ComparedFact("sysctls", FactStatus.DECLARED, own_kernels)] if hidden else [])]
+    # A sandbox with its own kernel shows no settings of it, and those of its host do not apply.
+    own_kernels = {name for name, facts in machines.items() if facts.get("runtime") and not facts.get("sysctls")}
+
+    def values_of(fact: str) -> dict[str, str | None]:
+        left_out = own_kernels if fact.startswith("sysctls: ") else ()
+        return {name: values.get(fact) for name, values in flat.items() if name not in left_out}
+
+    compared = [_compare(name, values_of(name), declared) for name in names]
+    if own_kernels:
+        not_visible = dict.fromkeys(sorted(own_kernels), "not visible: its own kernel")
+        compared.append(ComparedFact("sysctls", FactStatus.DECLARED, not_visible))
+    return compared
 
 
 def machines_under_test(run: Run) -> dict[str, Facts]:

@@ -141,7 +141,7 @@ def judge(
 
     A block is one turn of each side, measured next to each other; a verdict needs three, equality six. Repetitions
     within a run are replicates, not blocks. The same engine judges vmtoll's own runs, at 5% of error for all rows
-    together. docs/judge-files.md has the keys of a judge file and the tools.
+    together. The keys of a judge file: docs/how-to/judge-any-benchmark.md; the tools: docs/judge-files.md.
     """
     from vmtoll.analysis.recorded import judge_rows  # noqa: PLC0415 (loads scipy)
     from vmtoll.recordings.commands import Runner, WorseError, shell  # noqa: PLC0415

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmtoll.agent.machine import memory
 from vmtoll.builds import emulator, image
 from vmtoll.counting.machine import MEMORY_MIB
 from vmtoll.model.architecture import X86_64, here
@@ -57,10 +58,9 @@ class Machine:
         else:
             advice = f"Make it, as root: vmtoll lab image --machines --suite {suite}."
             yield fail("", f"the cache has no disk of virtual machines with {suite}", advice)
-        fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-        free_mib, need_mib = int(fields["MemAvailable"].split()[0]) // 1024, MEMORY_MIB + _QEMU_MIB
-        memory = f"{free_mib} MiB of memory are available, and {need_mib} MiB are needed"
-        yield ok("", memory) if free_mib >= need_mib else fail("", memory, "Stop other programs.")
+        free_mib, need_mib = memory()["available_kib"] // 1024, MEMORY_MIB + _QEMU_MIB
+        shown = f"{free_mib} MiB of memory are available, and {need_mib} MiB are needed"
+        yield ok("", shown) if free_mib >= need_mib else fail("", shown, "Stop other programs.")
         folder = Path(tempfile.gettempdir())
         writable = os.access(folder, os.W_OK)
         yield ok("", f"{folder} can be written") if writable else fail("", f"{folder} cannot be written", "Set TMPDIR.")

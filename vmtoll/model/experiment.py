@@ -264,7 +264,7 @@ class Experiment(Document):
     def _enough_blocks(self) -> Self:
         if self.blocks < SMALLEST_BLOCKS and self.purpose != "smoke" and self.scale != "small":
             raise ValueError(
-                f"blocks: {self.blocks} is below {SMALLEST_BLOCKS}, too few for an interval; "
+                f"blocks: {self.blocks} is below {SMALLEST_BLOCKS}, too few to show equality; "
                 "only an experiment with `purpose: smoke` or at `scale: small` may have fewer"
             )
         if self.boots > self.blocks:
