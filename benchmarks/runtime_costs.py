@@ -8,10 +8,12 @@ Needs `perf` with the tracepoint raw_syscalls, and nothing beside it on this mac
 
 import os
 import re
+import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,28 +74,48 @@ def load(client: AgentLine, host: Host, requests: int) -> None:
 
 def calls_of(groups: dict[bool, list[str]], client: AgentLine, host: Host, requests: int) -> dict[bool, float]:
     """System calls to the host's kernel per request, of each group of processes."""
-    counting = {
-        group: subprocess.Popen(
-            ["perf", "stat", "--field-separator=,", "--event=raw_syscalls:sys_enter", f"--pid={','.join(pids)}"],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for group, pids in groups.items()
-        if pids
-    }
-    time.sleep(1)  # perf says nothing when it has begun
-    load(client, host, requests)
     counts = dict.fromkeys(groups, 0.0)
-    for group, perf in counting.items():
-        perf.send_signal(2)
-        counts[group] = int(perf.communicate()[1].partition(",")[0]) / requests
+    with ExitStack() as counting:
+        ends = {group: counting.enter_context(counting_calls(pids)) for group, pids in groups.items() if pids}
+        load(client, host, requests)
+        for group, end in ends.items():
+            counts[group] = end() / requests
     return counts
+
+
+@contextmanager
+def counting_calls(pids: list[str]) -> Iterator[Callable[[], int]]:
+    """Count the system calls of processes from now on; yield what ends it and returns their number."""
+    with tempfile.TemporaryDirectory(prefix="vmtoll-calls-") as folder:
+        control, answer = (Path(folder, name) for name in ("control", "answer"))
+        os.mkfifo(control)
+        os.mkfifo(answer)
+        argv = ["perf", "stat", "--field-separator=,", "--event=raw_syscalls:sys_enter", f"--pid={','.join(pids)}"]
+        argv += ["--delay=-1", f"--control=fifo:{control},{answer}"]
+        with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as perf:
+            try:
+                with control.open("w") as commands, answer.open() as answers:
+                    commands.write("enable\n")
+                    commands.flush()
+                    answers.readline()  # counting has begun
+
+                    def end() -> int:
+                        perf.send_signal(signal.SIGINT)
+                        printed = perf.communicate()[1]
+                        if not (count := re.search(r"^([0-9]+),", printed, re.MULTILINE)):
+                            raise RuntimeError(f"perf counted nothing: {printed}")
+                        return int(count[1])
+
+                    yield end
+            finally:
+                perf.kill()
 
 
 def cost_of(line: AgentLine, client: AgentLine, server: str, requests: int) -> Cost:
     """Start a server, load it, and take what it used."""
     line.call("server_start", 90, name=server)
     try:
+        client.call("reaches", 90, host=line.host.seen_from(client.host), port=line.host.port, limit_s=60)
         load(client, line.host, requests // 4)  # warm-up
         groups: dict[bool, list[str]] = {False: [], True: []}
         for pid in pids_of(line.host):
@@ -110,12 +132,11 @@ def cost_of(line: AgentLine, client: AgentLine, server: str, requests: int) -> C
 def table(costs: dict[tuple[str, str], Cost]) -> str:
     """Markdown, a row for each server and environment."""
     heading = (
-        "| server | environment | CPU per request, application, µs | gVisor's sentry, µs | times the process "
-        "| calls of the host's kernel per request, application | sentry |\n|---|---|---|---|---|---|---|"
+        "| server | environment | CPU per request, application, µs | gVisor's sentry, µs "
+        "| calls of the host's kernel per request, application | sentry |\n|---|---|---|---|---|---|"
     )
     rows = [
         f"| {server} | {environment} | {cost.app_us:.0f} | {cost.sentry_us:.0f} | "
-        f"{(cost.app_us + cost.sentry_us) / costs[server, ENVIRONMENTS[0]].app_us:.1f}× | "
         f"{cost.app_calls:.1f} | {cost.sentry_calls:.1f} |"
         for (server, environment), cost in costs.items()
     ]
