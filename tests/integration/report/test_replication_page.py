@@ -103,7 +103,8 @@ def test_the_report_of_our_own_experiment_has_no_claims(tmp_path: Path) -> None:
 
 def test_the_notebook_shows_claims_and_figures(reported: Run) -> None:
     text = execute("replication", reported.path).read_text(encoding="utf-8")
-    for words in ("inconclusive here", "source of thttpd not available", "requests_per_second", "none of its figures"):
+    missing = "the source of thttpd is not available"
+    for words in ("inconclusive here", missing, "requests_per_second", "none of its figures"):
         assert words in text, words
 
 
@@ -117,6 +118,6 @@ def test_the_chart_has_each_ratio_that_has_figures(tmp_path: Path) -> None:
     (chart,) = draw(run, analyse(run))
     parts = chart.alt.split("; ")
     assert len(parts) == 2
-    assert parts[0].startswith("1, nginx is faster: 3.00 published, 1.06")
+    assert parts[0].startswith("1, nginx is faster: 3.00× published, 1.063× (1.058 to 1.068)")
     assert parts[1].startswith("3, without published figures: 1.06")
     assert chart.caption.endswith("prints no values.")
