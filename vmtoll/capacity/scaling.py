@@ -35,7 +35,7 @@ class Usl:
     errors: tuple[float | None, float | None, float | None]
     residual: float  # residual standard error, in the unit of the throughput, or of its logarithm
     largest: float  # the highest level measured
-    peak: float | None  # the level beyond which throughput falls, √((1 − α)/β), None when it never does (β = 0)
+    peak: float | None  # the level beyond which throughput falls, √((1 − α)/β) or the first, None when it never does (β = 0)
     # the throughput that contention alone allows, γ/α (Amdahl's asymptote), None without contention
     limit: float | None
 
@@ -80,7 +80,7 @@ def fit(levels: Sequence[float] | Floats, throughput: Sequence[float] | Floats, 
     variance = 2 * float(solution.cost) / max(n.size - 3, 1)
     return Usl(
         gamma, alpha, beta, _errors(solution, variance), math.sqrt(variance), float(n.max()),
-        peak=math.sqrt((1 - alpha) / beta) if beta > 0 else None,
+        peak=max(1.0, math.sqrt((1 - alpha) / beta)) if beta > 0 else None,
         limit=gamma / alpha if alpha > 0 else None,
     )  # fmt: skip
 

@@ -243,7 +243,7 @@ def _level_text(level: SharedCapacity) -> str:
 
 
 def scaling_text(scaling: Scaling) -> str:
-    """`contention σ 5% [4.8, 5.2], coherency κ 0.1% [0.09, 0.11]; peak of 9,038/s at 31 users`."""
+    """`contention σ 5% (4.8 to 5.2), coherency κ 0.1% (0.09 to 0.11); peak of 9,038/s at 31 users`."""
     law = scaling.law
     contention = _law_percent(law.alpha, scaling.alpha_interval)
     shape = f"contention σ {contention}, coherency κ {_law_percent(law.beta, scaling.beta_interval)}"
@@ -256,7 +256,8 @@ def scaling_text(scaling: Scaling) -> str:
 
 
 def _law_percent(value: float, interval: Interval | None) -> str:
-    return spread(100 * value, [100 * interval.low, 100 * interval.high] if interval else None, "{:.3g}".format, "%")
+    ends = [100 * interval.low, 100 * interval.high] if interval and interval.low != interval.high else None
+    return spread(100 * value, ends, "{:.3g}".format, "%")
 
 
 def facts(result: CapacityResult) -> Facts:

@@ -32,6 +32,13 @@ RAYTRACER = {1: 20, 4: 78, 8: 130, 12: 170, 16: 190, 20: 200, 24: 210, 28: 230, 
 SPECSDM91 = {1: 64.9, 18: 995.9, 36: 1652.4, 72: 1853.2, 108: 1828.9, 144: 1775.0, 216: 1702.2}
 
 
+def test_a_throughput_that_only_falls_has_its_peak_at_the_first_level() -> None:
+    law = fit([1, 2, 4, 8, 16, 32], [1000 / (1 + 0.05 * (n - 1)) for n in (1, 2, 4, 8, 16, 32)])
+    assert law.alpha == pytest.approx(1)
+    assert law.peak == 1
+    assert law.throughput(law.peak) == pytest.approx(1000, rel=1e-3)
+
+
 def test_raytracer_as_published() -> None:
     """The vignette of usl 3: alpha 0.057771, beta 0, gamma 21.848843, residual 9.34, limit 378."""
     law = fit(list(RAYTRACER), list(RAYTRACER.values()))
