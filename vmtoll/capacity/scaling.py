@@ -35,7 +35,8 @@ class Usl:
     errors: tuple[float | None, float | None, float | None]
     residual: float  # residual standard error, in the unit of the throughput, or of its logarithm
     largest: float  # the highest level measured
-    peak: float | None  # the level beyond which throughput falls, √((1 − α)/β) or the first, None when it never does (β = 0)
+    # the level beyond which throughput falls, √((1 − α)/β) or the first one, None when it never does (β = 0)
+    peak: float | None
     # the throughput that contention alone allows, γ/α (Amdahl's asymptote), None without contention
     limit: float | None
 

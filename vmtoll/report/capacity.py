@@ -256,8 +256,9 @@ def scaling_text(scaling: Scaling) -> str:
 
 
 def _law_percent(value: float, interval: Interval | None) -> str:
-    ends = [100 * interval.low, 100 * interval.high] if interval and interval.low != interval.high else None
-    return spread(100 * value, ends, "{:.3g}".format, "%")
+    ends = [f"{100 * end:.3g}" for end in (interval.low, interval.high)] if interval else []
+    shown = f"{100 * value:.3g}%"
+    return f"{shown} ({' to '.join(ends)})" if len(set(ends)) > 1 else shown
 
 
 def facts(result: CapacityResult) -> Facts:

@@ -252,7 +252,7 @@ def test_a_run_without_density(tmp_path: Path) -> None:
     assert section(run) is None
     assert carried_guests(run) == []
     for words_given, said in (
-        (["--guests", "3"], "the run has no guests with loads of their own"),
+        (["--guests", "3"], "in this run no guests had separate loads"),
         (["--guests", "3", "--rate", "2"], "leave out --rate and --p99-ms"),
         (["--rate", "2"], "give --rate and --p99-ms, or --guests"),
     ):
