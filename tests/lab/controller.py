@@ -3,13 +3,13 @@
 It has this machine's release, because this project's Python environment is copied to it.
 """
 
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.ports import free_port
 from vmtoll.builds import emulator, image, machine_disk
 from vmtoll.builds.suite import guest_release
 from vmtoll.paths import CACHE, PROJECT
@@ -42,9 +42,7 @@ def booted(folder: Path, memory_mib: int = 8192) -> Iterator[list[str]]:
     """The machine, emulated, with SSH on a port of the loopback; the words before a command that it shall run."""
     made, lab_image, key = disk(folder), image.ensure(say, guest_release()), folder / "key"
     run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key])
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     credentials = {"ssh.authorized_keys.root": key.with_suffix(".pub"), "vmtoll.ssh_host_key": key}
     argv = [str(emulator.ensure(say)), "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"]
     argv += ["-m", str(memory_mib), "-nodefaults", "-display", "none", "-serial", f"file:{folder}/console.log"]

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from tests.lab.the_lab import LAB, VMTOLL, virsh
-from tests.support.real_servers import free_ports
+from tests.support.ports import free_ports
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.ports import free_port
 from vmtoll.builds import tools
 from vmtoll.paths import PROJECT
 from vmtoll.sites import build
@@ -60,12 +60,6 @@ EXPERIMENT: dict[str, Any] = {
     "seed": 7,
     "noise_floor": {"environment": "metal", "servers": ["lighttz"]},
 }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

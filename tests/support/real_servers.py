@@ -1,10 +1,8 @@
 """The servers of server-builds on this machine, as Debian packages them, with vmtoll's configuration in a folder."""
 
 import json
-import random
 import shlex
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -16,27 +14,6 @@ import pytest
 from vmtoll.builds import certificate, servers
 from vmtoll.builds.suite import guest_release
 from vmtoll.spec.server import read_server
-
-
-def free_ports() -> int:
-    """A free port; the port below it and the two above are free as well.
-
-    All are below the ports that the kernel gives to clients. A client that tries such a port again and again, to see
-    whether a server listens, may be given the same port as its own, and connect to itself.
-    """
-    while True:
-        port = random.randrange(20_000, 32_000)
-        if all(_is_free(port + offset) for offset in (-1, 0, 1, 2)):
-            return port
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.support.machines import free_port
+from tests.support.ports import free_port
 
 PROGRAMS = ("sbatch", "slurmctld", "slurmd", "munged")
 _FOLDERS = ":/usr/sbin:/sbin"

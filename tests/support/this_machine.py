@@ -1,20 +1,14 @@
 """Labs whose machines all run on this one: real agents, folders of their own."""
 
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.ports import free_port
 from vmtoll import preflight
 from vmtoll.model.complaint import Complaint
 from vmtoll.preflight import Lab
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def data(**hosts: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -24,13 +25,17 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ones: each is held until all are drawn."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for s in sockets:
+    """Different ones, below those that the kernel gives to clients: one of these that is free now may be a client's
+    when the server binds it."""
+    free: list[int] = []
+    for port in random.sample(range(10_000, 32_000), 1000):
+        with socket.socket() as s, contextlib.suppress(OSError):
             s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            s.bind(("127.0.0.1", 0))
-        return [s.getsockname()[1] for s in sockets]
+            s.bind(("127.0.0.1", port))
+            free.append(port)
+        if len(free) == count:
+            return free
+    raise AssertionError("no free port")
 
 
 @dataclass
@@ -130,7 +135,7 @@ class Server:
                     return self
             except OSError:
                 pass
-            assert self.process.poll() is None, "the server ended"
+            assert self.process.poll() is None, f"the server ended: {self.messages()}"
             assert time.monotonic() < deadline, "the server did not start"
             time.sleep(0.01)
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from tests.support.logs import BEGIN_S, Hit, write
-from tests.support.machines import free_port
+from tests.support.ports import free_port
 from tests.support.program import vmtoll
 from vmtoll.access_log import Options, from_log
 

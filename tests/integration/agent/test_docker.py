@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.machines import free_port
+from tests.support.ports import free_port
 from tests.support.root_filesystem import make
 from vmtoll.agent.docker import ROOTFS_LABEL
 from vmtoll.builds import tools

@@ -1,21 +1,15 @@
 """The prober against servers on this machine that appear late, refuse, answer wrongly, or never."""
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.support.ports import free_port
 from vmtoll.agent.prober import Prober, is_whole
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def handler(status: Callable[[], int], pause_s: float = 0.0) -> type[BaseHTTPRequestHandler]:

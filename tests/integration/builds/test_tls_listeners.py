@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.real_servers import free_ports, install, wait_for
+from tests.support.ports import free_ports
+from tests.support.real_servers import install, wait_for
 from vmtoll.agent.servers import listens
 from vmtoll.model.transport import tls_port
 from vmtoll.model.workload import MOST_STREAMS

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.machines import LIGHTTZ
-from tests.support.real_servers import free_ports
+from tests.support.ports import free_ports
 from vmtoll.builds import certificate, servers
 from vmtoll.builds.suite import guest_release
 from vmtoll.model.release import RELEASES

@@ -16,8 +16,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from tests.support.machines import free_port
 from tests.support.measured import plan, run
+from tests.support.ports import free_port
 from vmtoll.analysis.run import load_run
 from vmtoll.campaign.campaign import Campaign
 from vmtoll.campaign.fan_out import LoggedCommand, fan_out, last_line

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.support import program
-from tests.support.machines import free_port
+from tests.support.ports import free_port
 from tests.support.program import VMTOLL
 
 LIBVIRT = "test:///default"  # libvirt's own driver for tests: one guest called test, with an address

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.real_servers import free_ports, install, wait_for
+from tests.support.ports import free_ports
+from tests.support.real_servers import install, wait_for
 from vmtoll import loadgen
 from vmtoll.loadgen import ClosedLoad, OpenLoad, Output
 from vmtoll.model.transport import CIPHER, PROTOCOL, tls_port

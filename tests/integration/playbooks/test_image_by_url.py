@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.real_servers import free_ports
+from tests.support.ports import free_ports
 from vmtoll.builds.image import SUMS, export, files_for
 from vmtoll.model.errors import UserError
 from vmtoll.paths import PLAYBOOKS

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.ports import free_port
 from tests.support.program import vmtoll
-from tests.support.this_machine import free_port, local_lab, opened_lab
+from tests.support.this_machine import local_lab, opened_lab
 from vmtoll import preflight
 from vmtoll.agent.accelerator import KVM_PATIENCE_S
 from vmtoll.agent.commands import Commands

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import pandas as pd
 import pytest
 
 from tests.support.committed_run import DEMO
+from tests.support.ports import free_port
 from tests.support.synthetic_run import Truth, closed_load, make_run, share_load
 from vmtoll.cli import main
 from vmtoll.model.errors import LoadError
@@ -216,9 +216,7 @@ def test_a_notebook_that_cannot_run_gives_one_sentence(tmp_path: Path) -> None:
 @pytest.fixture
 def jupyter(tmp_path: Path) -> Iterator[str]:
     """JupyterLab on loopback, on the folder of the notebooks; its address with a token."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     home = {f"JUPYTER_{kind}_DIR": str(tmp_path / kind.lower()) for kind in ("CONFIG", "DATA", "RUNTIME")}
     argv = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}"]
     argv += ["--ServerApp.port_retries=0", "--IdentityProvider.token=secret", f"--ServerApp.root_dir={FOLDER}"]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.machines import free_port
 from tests.support.measured import run
+from tests.support.ports import free_port
 from tests.support.root_filesystem import make
 from vmtoll.model.errors import AgentError, VmtollError
 from vmtoll.runs.folder import read

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.machines import free_port
 from tests.support.measured import run
+from tests.support.ports import free_port
 from vmtoll.agent.servers import listens
 from vmtoll.analysis.run import load_run
 from vmtoll.commands.conclude import conclude

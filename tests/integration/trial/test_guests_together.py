@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.machines import EXPERIMENT, WORKLOAD, free_port
+from tests.support.machines import EXPERIMENT, WORKLOAD
 from tests.support.measured import run
+from tests.support.ports import free_port
 from tests.support.records import assert_sound, primary, records_of
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.errors import InventoryError

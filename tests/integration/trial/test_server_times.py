@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.machines import free_port
 from tests.support.measured import run
+from tests.support.ports import free_port
 from tests.support.records import crosscheck, primary, records_of
 from vmtoll.agent.servers import metrics_page
 from vmtoll.machines.connection import AgentLine

@@ -12,7 +12,8 @@ import yaml
 
 from tests.support.machines import SITE
 from tests.support.measured import run
-from tests.support.real_servers import free_ports, install
+from tests.support.ports import free_ports
+from tests.support.real_servers import install
 from tests.support.records import assert_sound, primary, records_of
 from vmtoll.analysis.equality import FactStatus, equality
 from vmtoll.analysis.run import load_run

@@ -414,17 +414,18 @@ def test_times_and_rates_scaled_together_decide_nothing(run: Run) -> None:
 
 @pytest.mark.slow
 def test_pairing_takes_time_in_proportion_to_the_blocks(run: Run) -> None:
+    """Ten times the blocks take about ten times as long, not a hundred times."""
+
     def seconds(blocks: int) -> float:
         records = [trial(block, arm, rps=100 + block) for block in range(1, blocks + 1) for arm in (BASELINE, GUEST)]
-        made_of, times = replace(run, records=tuple(records)), []
+        made_of = replace(run, records=tuple(records))
         sides = [[t for t in made_of.trials if (t.arm == GUEST) is guest] for guest in (False, True)]
-        for _ in range(7):  # the least of them: a collection of garbage or a cold cache adds to some
-            begin = time.process_time()
-            pair(made_of, sides[0], sides[1], RATE)
-            times.append(time.process_time() - begin)
-        return min(times)
+        begin = time.process_time()
+        pair(made_of, sides[0], sides[1], RATE)
+        return time.process_time() - begin
 
-    assert seconds(1000) <= 14 * seconds(100)
+    # The least of several, one after the other: a busy machine is slower for both.
+    assert min(seconds(1000) / seconds(100) for _ in range(5)) < 30
 
 
 def test_the_findings_of_a_side_have_one_order() -> None:
