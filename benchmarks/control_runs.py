@@ -2,7 +2,8 @@
 
 Takes folders of runs with an A/A control, such as those of the experiment `control`, and judges the control against its
 own environment, whichever that is, all metrics of a run as one family, as a page judges an arm. The control does not
-join the baseline here and vetoes nothing. Writes docs/control-runs.csv and the table in docs/statistics.md.
+join the baseline here and vetoes nothing. Adds the runs to docs/control-runs.csv, and writes the table of all in
+docs/statistics.md.
 """
 
 import csv
@@ -83,11 +84,27 @@ def table(runs: Sequence[ControlRun]) -> str:
     return "\n".join(lines)
 
 
+def read(file: Path) -> list[ControlRun]:
+    """The rows of an earlier CSV; none if there is no such file."""
+    if not file.exists():
+        return []
+    return [
+        ControlRun(
+            row["run_id"], row["experiment"], int(row["blocks"]), int(row["trials"]), int(row["valid"]),
+            Counter({kind: int(row[kind]) for kind in Kind}),
+        )
+        for row in csv.DictReader(file.read_text("utf-8").splitlines())
+    ]  # fmt: skip
+
+
 def write(runs: Sequence[ControlRun], folder: Path = FOLDER) -> None:
-    """Write the table, and a row for each run as CSV."""
+    """Add runs to the CSV, which has a row for each, and write the table of all."""
+    file = folder / "control-runs.csv"
+    new = {run.run_id for run in runs}
+    runs = sorted([*(run for run in read(file) if run.run_id not in new), *runs], key=lambda run: run.run_id)
     write_measured(folder / "statistics.md", "control runs", table(runs))
-    with (folder / "control-runs.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(["run_id", "experiment", "blocks", "trials", "valid", *Kind])
         for run in runs:
             counts = [run.verdicts[kind] for kind in Kind]

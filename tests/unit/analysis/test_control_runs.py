@@ -4,7 +4,7 @@ import csv
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.control_runs import control_run, table, write
+from benchmarks.control_runs import control_run, read, table, write
 from tests.support.synthetic_run import CONTROL, Row, Truth, make_run
 from vmtoll.analysis.run import load_run
 from vmtoll.model.trial import Arm
@@ -31,10 +31,13 @@ def test_a_machine_that_is_itself_raises_no_alarm_and_one_that_is_not_does(tmp_p
         f"{same.trials + other.trials}, {same.valid + other.valid}",
     ]
     (tmp_path / "statistics.md").write_text("<!-- measured: control runs -->\nold\n<!-- end -->\n")
+    other = replace(other, run_id="another")
     write([same, other], tmp_path)
     assert (tmp_path / "statistics.md").read_text() == f"<!-- measured: control runs -->\n{text}\n<!-- end -->\n"
     rows = list(csv.DictReader((tmp_path / "control-runs.csv").read_text().splitlines()))
     assert [int(row["trials"]) for row in rows] == [same.trials, other.trials]
+    write([replace(other, valid=1)], tmp_path)
+    assert read(tmp_path / "control-runs.csv") == [same, replace(other, valid=1)]
 
 
 def test_the_control_may_be_one_of_a_guest(tmp_path: Path) -> None:
