@@ -9,6 +9,7 @@ from vmtoll.model.table import Column, Described, Schema, columns_of, schema_of
 from vmtoll.model.trial import TrialRecord
 from vmtoll.model.verdict_columns import ClaimRow, EffectRow, VerdictRow
 from vmtoll.paths import PROJECT
+from vmtoll.recordings.rows import Row
 
 FOLDER = PROJECT / "results" / "schema"
 
@@ -26,6 +27,8 @@ MODEL_TABLES: dict[str, tuple[type, str, tuple[str, ...]]] = {
      " why. Ratios are of ÷ over; a claim about one side has levels in its unit instead.", ()),
     "hosts": (HostRow, "One row per machine of a run: what it reported of itself, or the inventory stated. Empty: not"
      " known.", ("run_id", "host")),
+    "judge": (Row, "One row per value of a judge file, which `vmtoll judge` reads: what one run of a benchmark wrote."
+     " trials.csv of `vmtoll count` is one.", ()),
 }  # fmt: skip
 
 

@@ -343,39 +343,19 @@ def _case(comparison: "RecordedComparison", page: "RecordedPage", least: float) 
     return Case(f"vmtoll.judge.{subject.side}", name, outcomes[outcome], message)
 
 
-_HEADS = ("", "levels", "ratio (interval)", "answer", "")
-
-
-def _cells(comparison: "RecordedComparison", page: "RecordedPage") -> tuple[str, ...]:
-    from vmtoll.report.words.recorded import levels_text, size_text, why_text  # noqa: PLC0415
-
-    subject = comparison.subject
-    parts = [subject.name, f"of {subject.side}" if len({each.subject.side for each in page.comparisons}) > 1 else ""]
-    label = " ".join(filter(None, [*parts, f"on {subject.host}" if subject.host else ""]))
-    return (
-        label, levels_text(comparison), size_text(comparison), str(comparison.answer),
-        why_text(comparison, page.baseline),
-    )  # fmt: skip
-
-
-def _title(page: "RecordedPage") -> str:
-    sides = list(dict.fromkeys(each.subject.side for each in page.comparisons))
-    return f"{', '.join(sides)} compared with {page.baseline}"
-
-
 def show_page(page: "RecordedPage", *, is_measured: bool) -> None:
     """Print the table of a page."""
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    from vmtoll.report.words.recorded import page_lines  # noqa: PLC0415
+    from vmtoll.report.words.recorded import HEADS, cells, page_lines, title  # noqa: PLC0415
 
     styles = {"worse": "red", "better": "green", "undecided": "yellow", "not judged": "yellow"}
-    table = Table(box=None, pad_edge=False, title=_title(page), title_justify="left")
-    for number, head in enumerate(_HEADS):
+    table = Table(box=None, pad_edge=False, title=title(page), title_justify="left")
+    for number, head in enumerate(HEADS):
         table.add_column(head, overflow="fold", no_wrap=number in (1, 2, 3))
     for comparison in page.comparisons:
-        table.add_row(*_cells(comparison, page), style=styles.get(comparison.answer, ""))
+        table.add_row(*cells(comparison, page), style=styles.get(comparison.answer, ""))
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console.width = 200
@@ -385,14 +365,14 @@ def show_page(page: "RecordedPage", *, is_measured: bool) -> None:
 
 
 def _markdown(page: "RecordedPage", code: Exit, *, is_measured: bool) -> str:
-    from vmtoll.report.words.recorded import page_lines  # noqa: PLC0415
+    from vmtoll.report.words.recorded import HEADS, cells, page_lines, title  # noqa: PLC0415
 
-    def row(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    def row(texts: Sequence[str]) -> str:
+        return f"| {' | '.join(text.replace('|', chr(92) + '|') for text in texts)} |"
 
-    lines = [row(_HEADS), row(["---"] * len(_HEADS)), *(row(_cells(each, page)) for each in page.comparisons)]
+    lines = [row(HEADS), row(["---"] * len(HEADS)), *(row(cells(each, page)) for each in page.comparisons)]
     return "\n".join(
-        [f"**{_title(page)}: {code.line}**", "", *lines, "", *page_lines(page, is_measured=is_measured), ""]
+        [f"**{title(page)}: {code.line}**", "", *lines, "", *page_lines(page, is_measured=is_measured), ""]
     )
 
 

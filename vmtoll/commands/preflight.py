@@ -3,25 +3,41 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
+from typing import Annotated
+
+import typer
 
 from vmtoll.commands.answer import print_either
 from vmtoll.commands.help import describe
-from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption
+from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, SuiteOption
 from vmtoll.lab import embedded
 from vmtoll.model.complaint import Complaint, Level
 from vmtoll.preflight import Lab, results
 from vmtoll.shell import say
 
-describe("preflight", "vmtoll preflight -i lab.yml", exits={1: "a check failed"})
+describe("preflight", "vmtoll preflight -i lab.yml", "vmtoll preflight --count", exits={1: "a check failed"})
 
 
-def preflight(inventory: InventoryOption = None, limit: LimitOption = None, as_json: JsonOption = False) -> None:
+def preflight(
+    inventory: InventoryOption = None,
+    limit: LimitOption = None,
+    count: Annotated[
+        bool, typer.Option("--count", help="Check instead what `vmtoll count` needs of this machine.")
+    ] = False,
+    suite: SuiteOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Check the machines of a lab before anything runs.
 
     Each line has the result (ok, warn, fail), the check, the machine, the finding and the fix. Preflight changes
     nothing. It sends load (iperf3, 2 s each way between each client and each machine under test) only to machines that
     no run uses.
     """
+    if count:
+        from vmtoll.counting.requirements import this_machine  # noqa: PLC0415
+
+        checks = this_machine(suite).checks()
+        raise SystemExit(print_results((("count", each) for each in checks), as_json=as_json))
     lab = Lab.read(inventory or embedded.require(), limit, say)
     try:
         code = print_results(results(lab), as_json=as_json)

@@ -17,9 +17,17 @@ def report(folder: RunArgument, output: RunOutputOption = None, as_json: JsonOpt
 
     With --output, the run is copied there first, without the load tools' raw output.
     """
+    from vmtoll.commands.count import show_count  # noqa: PLC0415
+    from vmtoll.counting.record import is_count  # noqa: PLC0415
+    from vmtoll.counting.record import read as read_count  # noqa: PLC0415
     from vmtoll.publish.seal import check_writable  # noqa: PLC0415
 
     check_writable(output or folder, "write elsewhere: --output FOLDER")
+    if is_count(folder):
+        if output:
+            raise UserError(f"{folder}: a count of instructions; copy the folder, then leave out --output")
+        show_count(read_count(folder), as_json=as_json, is_written=True)
+        return
     conclude(_copy_run(folder, output) if output else folder).show(as_json=as_json)
 
 

@@ -34,18 +34,26 @@ def show(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a run or a bundle as a table: both sides' values, the ratio with its interval, the verdict.
+    """Print a run, a bundle or a count as a table: both sides' values, the ratio with its interval, the verdict.
 
     Below it: what widens the verdicts most, and what would decide the open ones. vmtoll judges the run again and writes
     nothing.
     """
     from vmtoll.analysis.verdict import analyse  # noqa: PLC0415 (loads the analysis)
+    from vmtoll.commands.count import show_count  # noqa: PLC0415
+    from vmtoll.counting.record import is_count  # noqa: PLC0415
+    from vmtoll.counting.record import read as read_count  # noqa: PLC0415
     from vmtoll.model.verdict_columns import verdict_rows  # noqa: PLC0415
     from vmtoll.publish.bundle import open_run  # noqa: PLC0415
     from vmtoll.report.terminal import rows_of, summary  # noqa: PLC0415
     from vmtoll.report.words import remarks, sentence  # noqa: PLC0415
 
     metrics, servers = metric or [], server or []
+    if is_count(folder):
+        if metrics or servers:
+            raise UserError(f"{folder}: a count of instructions; leave out --metric and --server")
+        show_count(read_count(folder), as_json=as_json, is_written=False)
+        return
     _check("metric", metrics, list(METRICS))
     run = open_run(folder)
     _check("server", servers, sorted({scenario.server for scenario in run.scenarios}))

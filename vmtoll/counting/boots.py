@@ -31,10 +31,13 @@ METRICS: Mapping[str, Callable[[Window], int]] = {
 
 @dataclass
 class Counted:
-    """What one boot counted of a side. `exits`: by reason, in one more window, which had this many `entries`."""
+    """What one boot counted of a side. `exits`: by reason, in one more window, which had this many `entries`; `host`:
+    its kernel and its QEMU.
+    """
 
     seed: int
     windows: Sequence[Window]
+    host: str = ""
     exits: Mapping[str, int] = field(default_factory=dict)
     entries: int = 0
     profile: Profile = field(default_factory=Counter)
@@ -50,7 +53,7 @@ def by_side(result: Boot, sides: Sequence[Side], load: Load) -> Iterator[tuple[s
         windows = result.windows[first : first + per_side]
         if len(windows) < MIN_WINDOWS:
             return
-        counted = Counted(result.seed, windows[: load.windows])
+        counted = Counted(result.seed, windows[: load.windows], result.host)
         if len(windows) == per_side and side.environment == "guest":
             counted.exits, counted.entries = next(exits, {}), windows[-1].entries
         yield side.name, first, counted

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from vmtoll.agent.machine import memory
 from vmtoll.builds import emulator, image
+from vmtoll.builds.suite import lab_release
 from vmtoll.counting.machine import MEMORY_MIB
 from vmtoll.model.architecture import X86_64, here
 from vmtoll.model.complaint import Complaint, fail, ok, warn
@@ -48,8 +49,10 @@ class Machine:
                     "", f"{version}: guests may hang", "vmtoll count first builds the corrected one, in minutes."
                 )
         else:
-            advice = f"The plugin needs QEMU {PLUGIN_RELEASE}, which Debian 12 has; name one by {emulator.VARIABLE}."
-            yield fail("", version, advice)
+            yield fail(
+                "", f"{version}: the plugin that counts needs QEMU {PLUGIN_RELEASE}, which Debian 12 has and Debian 13 "
+                "has not", f"Count on Debian 12, or set {emulator.VARIABLE} to a QEMU {PLUGIN_RELEASE}."
+            )  # fmt: skip
         if not shutil.which("gcc"):
             yield fail("", "gcc is not installed", "Install it: apt-get install gcc libc6-dev.")
         suite = self.release.suite
@@ -64,6 +67,12 @@ class Machine:
         folder = Path(tempfile.gettempdir())
         writable = os.access(folder, os.W_OK)
         yield ok("", f"{folder} can be written") if writable else fail("", f"{folder} cannot be written", "Set TMPDIR.")
+
+
+def this_machine(suite: str | None) -> Machine:
+    """This machine, for an image with this Debian release. Builds nothing."""
+    release = lab_release(suite)
+    return Machine(emulator.ensure(print, build=False), disk_of(release), release)
 
 
 def require(machine: Machine) -> Path:

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from vmtoll.model.table import Cell, columns_of, rows
 from vmtoll.model.trial import Scenario, TrialRecord, without_thin_percentiles
@@ -33,11 +33,16 @@ def value_of(record: TrialRecord, column: str) -> float | None:
 
 def to_csv(records: Iterable[TrialRecord]) -> bytes:
     """trials.csv of these records."""
+    return csv_of(COLUMNS, map(flat, records))
+
+
+def csv_of(columns: Sequence[str], rows_of: Iterable[Mapping[str, Cell]]) -> bytes:
+    """A CSV file with these columns, of rows that have them in this order."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for record in records:
-        writer.writerow([_cell(value) for value in flat(record).values()])
+    writer.writerow(columns)
+    for row in rows_of:
+        writer.writerow([_cell(value) for value in row.values()])
     return text.getvalue().encode()
 
 

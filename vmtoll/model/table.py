@@ -48,7 +48,7 @@ class Described:
     empty: Cell = None  # the cell without a value
     kind: str = ""  # type of a Table Schema
     unit: str = ""  # default: by the name of a number, `none` for others
-    least: int = 0
+    least: int | None = 0
     most: int | None = None
     choices: Collection[str] | None = None
     required: bool | None = None
@@ -59,7 +59,7 @@ class Described:
     def schema(self) -> Column:
         """The column in a Table Schema."""
         constraints: dict[str, bool | int | list[str]] = {"required": bool(self.required)}
-        constraints |= {"minimum": self.least} if self.kind in _NUMBERS else {}
+        constraints |= {} if self.kind not in _NUMBERS or self.least is None else {"minimum": self.least}
         constraints |= {} if self.most is None else {"maximum": self.most}
         constraints |= {"enum": [str(choice) for choice in self.choices]} if self.choices else {}
         return {

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from vmtoll.files import cause_of
+from vmtoll.model.columns import csv_of
 from vmtoll.model.errors import UserError
+from vmtoll.model.table import column, columns_of, nested
+from vmtoll.model.table import rows as table_rows
 
 REQUIRED = ("block", "side", "metric", "value")
 OPTIONAL = ("better", "benchmark", "unit", "replicate", "boot", "host", "failed", "requests")
@@ -28,14 +31,16 @@ class Better(StrEnum):
 class Value:
     """A number that one run of a benchmark wrote."""
 
-    metric: str
-    value: float  # in `unit`; may be zero, negative or NaN, which is not judged
-    better: Better | None = None  # None: neither the file nor the tool's format says it
-    benchmark: str = ""
-    unit: str = ""
-    replicate: int = 1  # repetition within the run, from 1
-    failed: int = 0  # requests or operations that failed; they count against their side
-    requests: int | None = None  # of the run, the failed ones included
+    metric: str = column("what the value measures")
+    # Zero, negative and NaN are not judged.
+    value: float = column("the value, of one run or of one of its repetitions", unit="that of the row", least=None)
+    # None: neither the file nor the tool's format says it.
+    better: Better | None = column("which values of the metric are better; empty: not known", default=None)
+    benchmark: str = column("the benchmark that has the metric; empty: the only one", default="", required=False)
+    unit: str = column("unit of the value", default="", required=False)
+    replicate: int = column("repetition within the run, from 1", default=1, least=1)
+    failed: int = column("requests or operations that failed; they count against their side", default=0)
+    requests: int | None = column("requests of the run, the failed ones included", default=None)
 
     @property
     def name(self) -> str:
@@ -52,11 +57,11 @@ def name_of(benchmark: str, metric: str) -> str:
 class Row:
     """A value with its place in the comparison."""
 
-    block: int  # in the order of time: the sides of a block were measured next to each other
-    side: str
-    value: Value
-    boot: int = 1
-    host: str = ""
+    block: int = column("turn, in the order of time: its sides were measured next to each other")
+    side: str = column("one of the sides that are compared")
+    value: Value = nested()
+    boot: int = column("boot of the machines, from 1", default=1, least=1)
+    host: str = column("machine or test bed, of several", default="", required=False)
 
 
 def is_judge_file(file: Path) -> bool:
@@ -227,6 +232,11 @@ def _number(given: Any) -> float:
         return math.nan if isinstance(given, bool) else float(given)
     except (TypeError, ValueError):
         raise ValueError(f"value: {given!r} is not a number") from None
+
+
+def to_csv(rows: Sequence[Row]) -> bytes:
+    """A judge file of these rows, as CSV."""
+    return csv_of([each.name for each in columns_of(Row)], table_rows(rows))
 
 
 def row_line(row: Row) -> str:

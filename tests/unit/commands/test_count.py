@@ -6,9 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from frictionless import Resource, Schema
 
 from tests.support import counted
 from vmtoll import cli
+from vmtoll.analysis.schema import schema
 from vmtoll.builds import counting, emulator, image, servers
 from vmtoll.commands.outcome import Exit
 from vmtoll.counting import boots
@@ -26,18 +28,21 @@ def count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Count:
     (folder / "image.json").write_text('{"suite": "trixie"}')
     (folder / "machine-1.qcow2").touch()
     monkeypatch.setattr(image, "IMAGES", tmp_path / "images")
-    monkeypatch.setattr(emulator, "ensure", lambda _say, *, build: tmp_path / "qemu")
+    monkeypatch.setattr(emulator, "ensure", lambda _say, *, build=True: tmp_path / "qemu")
     monkeypatch.setattr(emulator, "version_of", lambda _: QEMU)
     monkeypatch.setattr(counting, "ensure", lambda: tmp_path)
     monkeypatch.setattr(servers, "program", lambda name: name.encode())
 
     def run(*words: object, drift: int = 2) -> int:
         monkeypatch.setattr(boots, "boot", counted.boots([], drift=drift))
-        monkeypatch.setattr("sys.argv", ["vmtoll", "count", "--results", str(tmp_path), *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
+        words = words if words[0] in ("preflight", "show", "report") else ("count", "--results", tmp_path, *words)
+        monkeypatch.setattr("sys.argv", ["vmtoll", *map(str, words)])
+        try:
             cli.main()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code
+        except SystemExit as ended:
+            assert isinstance(ended.code, int | None)
+            return ended.code or 0
+        return 0
 
     return run
 
@@ -59,7 +64,7 @@ def test_the_pair_is_shown_with_its_toll_and_recorded(
     assert lines["exits: hlt"][1:] == ["0.00", "3.00"]
     folder = folder_of(tmp_path)
     assert json.loads((folder / "count.json").read_text())["qemu"] == QEMU
-    rows = read_rows(folder / "rows.jsonl")
+    rows = read_rows(folder / "trials.csv")
     assert {row.side for row in rows} == {"metal", "guest"}
     assert {row.block for row in rows} == {1, 2, 3}
 
@@ -107,15 +112,39 @@ def test_boots_that_differ_give_no_valid_count(count: Count, capsys: pytest.Capt
 def test_preconditions_are_listed_and_required(
     count: Count, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert count("--suite", "trixie", "--dry-run") == 0
+    assert count("preflight", "--count", "--suite", "trixie") == 0
     assert "Preflight passed" in capsys.readouterr().out
     monkeypatch.setattr(emulator, "version_of", lambda _: "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)")
-    assert count("--suite", "trixie", "--dry-run") == 0
+    assert count("preflight", "--count", "--suite", "trixie") == 0
     assert "guests may hang. vmtoll count first builds the corrected one" in capsys.readouterr().out
     monkeypatch.setattr(emulator, "version_of", lambda _: "QEMU emulator version 10.0.13 (Debian)")
-    assert count("--suite", "bookworm", "--dry-run") == 1
+    assert count("preflight", "--count", "--suite", "bookworm") == 1
     printed = capsys.readouterr().out
-    assert "The plugin needs QEMU 7.2" in printed
+    assert "the plugin that counts needs QEMU 7.2, which Debian 12 has" in printed
     assert "vmtoll lab image --machines --suite bookworm" in printed
     assert count("--suite", "trixie") == 128
-    assert "The plugin needs QEMU 7.2" in capsys.readouterr().err
+    assert "the plugin that counts needs QEMU 7.2, which Debian 12 has" in capsys.readouterr().err
+
+
+def test_show_and_report_read_the_folder_of_a_count(
+    count: Count, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert count("--suite", "trixie") == 0
+    folder, counted_text = folder_of(tmp_path), capsys.readouterr().out
+    report = (folder / "report.html").read_text()
+    assert "Counts of an emulated AMD host: no times." in report
+    assert "guest: 2.39× (" in report
+    (folder / "report.html").unlink()
+    assert count("show", folder) == 0
+    assert capsys.readouterr().out.splitlines()[:-1] == counted_text.splitlines()[:-2]
+    assert not (folder / "report.html").exists()
+    assert count("report", folder) == 0
+    assert (folder / "report.html").read_text() == report
+
+
+def test_the_table_follows_the_schema_of_judge_files(count: Count, tmp_path: Path) -> None:
+    assert count("--suite", "trixie") == 0
+    table = Resource(
+        path="trials.csv", basepath=str(folder_of(tmp_path)), schema=Schema.from_descriptor(dict(schema("judge")))
+    )
+    assert table.validate().valid

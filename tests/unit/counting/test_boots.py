@@ -80,16 +80,16 @@ def test_two_counts_of_one_side_do_not_differ(booted: Callable[..., list[list[st
     booted(drift=1)
     before, now = count(METAL, GUEST), count(METAL, GUEST)
     record.write(tmp_path / "before", before, LOAD, {})
-    page = judge_rows(
-        record.against(tmp_path / "before", boots.rows(now, LOAD)), baseline="before", gates=["*instructions"]
-    )
+    earlier = record.earlier(tmp_path / "before", ["metal", "guest"])
+    page = record.write(tmp_path / "now", now, LOAD, {}, earlier).judged()
+    assert page
     assert {each.subject.name for each in page.gates} == {"metal instructions", "guest instructions"}
     assert {each.answer for each in page.gates} <= {Answer.EQUAL, Answer.UNDECIDED}
 
 
 def test_a_record_has_its_label_and_figures_per_request(booted: Callable[..., list[list[str]]], tmp_path: Path) -> None:
     booted(drift=20)
-    content = record.write(tmp_path / "now", count(METAL, GUEST), LOAD, {"qemu": "7.2"})
+    content = record.write(tmp_path / "now", count(METAL, GUEST), LOAD, {"qemu": "7.2"}).document
     guest = content["sides"]["guest"]
     assert content["label"] == "counts of an emulated AMD host: no times"
     assert guest["per_request"]["instructions"] == pytest.approx(2441)
@@ -100,7 +100,7 @@ def test_a_record_has_its_label_and_figures_per_request(booted: Callable[..., li
 
 def test_a_folder_without_a_count_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"count\.json: No such file or directory; give the folder"):
-        record.against(tmp_path, [])
+        record.earlier(tmp_path, [])
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,26 @@ def _few_text(comparison: RecordedComparison) -> str:
     return f"needs at least {plural(max(1, fewest - comparison.judged.blocks), f'more {name}')}"
 
 
+HEADS = ("", "levels", "ratio (interval)", "answer", "")
+
+
+def cells(comparison: RecordedComparison, page: RecordedPage) -> tuple[str, ...]:
+    """The row of a comparison below HEADS."""
+    subject = comparison.subject
+    parts = [subject.name, f"of {subject.side}" if len({each.subject.side for each in page.comparisons}) > 1 else ""]
+    label = " ".join(filter(None, [*parts, f"on {subject.host}" if subject.host else ""]))
+    return (
+        label, levels_text(comparison), size_text(comparison), str(comparison.answer),
+        why_text(comparison, page.baseline),
+    )  # fmt: skip
+
+
+def title(page: RecordedPage) -> str:
+    """`guest, guest+close compared with metal`."""
+    sides = list(dict.fromkeys(each.subject.side for each in page.comparisons))
+    return f"{', '.join(sides)} compared with {page.baseline}"
+
+
 def shown_text(page: RecordedPage) -> str:
     """`These blocks would have shown a difference of 1.2% (parse time) to 4% (render time)`; empty with too few."""
     known = [
