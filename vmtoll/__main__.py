@@ -31,11 +31,10 @@ def main() -> NoReturn:
 
         complete()
     avoid_emulated_avx2()
-    from vmtoll import cli  # noqa: PLC0415 (takes a tenth of a second)
+    from vmtoll import children, cli  # noqa: PLC0415 (takes a tenth of a second)
 
     cli.load("".join(sys.argv[1:2]))
-    if handles_interrupt:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    children.end_on(signal.SIGTERM, *([signal.SIGINT] if handles_interrupt else []))
     cli.main()
 
 

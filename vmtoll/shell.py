@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
+from vmtoll import children
 from vmtoll.model.errors import UserError
 from vmtoll.paths import PLAYBOOKS
 
@@ -31,12 +32,13 @@ def run(argv: Sequence[str | Path], *, log: Path | None = None, cwd: Path | None
     if not shutil.which(command[0]):
         raise UserError(f"{command[0]}: program not found; install it")
     if log is None:
-        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, errors="replace", check=False)
+        pipe = subprocess.PIPE
+        done = children.run(command, cwd=cwd, stdout=pipe, stderr=pipe, errors="replace")
         output, printed = done.stdout, (done.stderr or done.stdout)
     else:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as stream:
-            done = subprocess.run(command, cwd=cwd, stdout=stream, stderr=stream, text=True, check=False)
+            done = children.run(command, cwd=cwd, stdout=stream, stderr=stream)
         output, printed = "", log.read_text(errors="replace")
     if done.returncode != 0:
         if not log and "\n" in printed.strip():
@@ -126,9 +128,10 @@ def play(
         }
         with (
             printed.open("wb") as output,
+            children.command(os.environ | environment) as marked,
             subprocess.Popen(
                 [str(word) for word in command],
-                env=os.environ | environment,
+                env=marked,
                 stdout=output if quiet else None if changes is None else sys.__stderr__,
                 stderr=subprocess.STDOUT if quiet else None,
             ) as ansible,
@@ -165,9 +168,6 @@ def _wait(process: subprocess.Popen[bytes], watch: Callable[[], str] | None) -> 
     threading.Thread(target=look, daemon=True).start()
     try:
         process.wait()
-    except BaseException:
-        process.kill()
-        raise
     finally:
         over.set()
     return "".join(seen)

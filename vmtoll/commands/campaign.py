@@ -1,7 +1,6 @@
 """The commands of campaigns: campaign run, submit, status, report; partition."""
 
 import shlex
-import signal
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -110,7 +109,6 @@ def run_campaign(
         embedded.equip(
             (each for planned in campaign.plans.values() for each in planned.resolved.workloads.values()), say
         )
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # how an engine ends a job
     code = campaign.measure()
     if as_json:
         answer(result(campaign), as_json=True)

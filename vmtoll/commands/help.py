@@ -21,7 +21,7 @@ EXITS: Mapping[int, str] = {
 # The whole command line: words of a command → its first line of help and its parameters; vmtoll.commands.skeleton.
 COMMAND_LINE = Path(__file__).with_name("completion.json")
 # Of any command that something else ended.
-ENDED: Mapping[int, str] = {130: "interrupted (^C)", 141: "broken pipe (`| head`)"}
+ENDED: Mapping[int, str] = {130: "interrupted (^C, SIGTERM)", 141: "broken pipe (`| head`)"}
 
 
 def command_line() -> dict[str, dict[str, Any]]:

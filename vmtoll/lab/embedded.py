@@ -122,7 +122,9 @@ def _build(link: str, shape: topology.LabShape, release: Release, requested: dic
     }
     try:
         _play("up", _panicked, embedded_lab_link=link, kvm_guest_console_program=console.__file__, **variables)
-    except VmtollError:  # such as a guest whose kernel does not boot, whose last lines are in the error
+    except (VmtollError, KeyboardInterrupt) as error:  # such as a guest whose kernel does not boot: the error quotes it
+        if isinstance(error, KeyboardInterrupt):
+            say("interrupted; removing the half of the lab that is there")
         _play("down")
         raise
     if shape.inventory:

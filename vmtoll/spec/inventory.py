@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vmtoll import children
 from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import Host, Role
 from vmtoll.runs.folder import MANIFEST
@@ -71,10 +72,11 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
     key = _all_that_decides(path, limit, environment)
     if key is None or (done := _READ.get(key)) is None:
         try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LIMIT_S, check=False,
-                env=environment,
-            )  # fmt: skip
+            with children.command(environment) as marked:
+                done = subprocess.run(
+                    command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LIMIT_S, check=False,
+                    env=marked,
+                )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise InventoryError(
                 f"{path}: Ansible did not read it within {_LIMIT_S} s; try `ansible-inventory -i {path} --list`: a "

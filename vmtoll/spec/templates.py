@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from vmtoll import children
 from vmtoll.model.errors import InventoryError
 
 _TEMPLATE = re.compile(r"{{|{%")
@@ -43,10 +44,11 @@ def evaluate(path: Path, data: Mapping[str, Any], limit_s: float = 120.0) -> Non
             **os.environ, "ANSIBLE_NOCOLOR": "true", "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
             "ANSIBLE_CALLBACK_RESULT_FORMAT": "json", "ANSIBLE_LOCALHOST_WARNING": "false",
         }  # fmt: skip
-        done = subprocess.run(
-            [Path(sys.executable).parent / "ansible-playbook", "-i", path, play], capture_output=True, text=True,
-            timeout=limit_s, check=False, stdin=subprocess.DEVNULL, env=environment,
-        )  # fmt: skip
+        with children.command(environment) as marked:
+            done = subprocess.run(
+                [Path(sys.executable).parent / "ansible-playbook", "-i", path, play], capture_output=True, text=True,
+                timeout=limit_s, check=False, stdin=subprocess.DEVNULL, env=marked,
+            )  # fmt: skip
     answers = [json.loads(base64.b64decode(text)) for text in _ANSWER.findall(done.stdout)]
     values = {answer["host"]: answer["values"] for answer in answers}
     for host, names in names_by_host.items():
