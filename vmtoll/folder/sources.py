@@ -20,11 +20,11 @@ names=$(virsh -c "$1" list --all --name) || exit
 printf '%s\n' "$names" | while IFS= read -r name; do
     [ -n "$name" ] || continue
     for source in lease agent arp; do
-        address=$(virsh -c "$1" -q domifaddr "$name" --source $source 2>/dev/null |
+        address=$(virsh -c "$1" -q domifaddr --domain "$name" --source $source 2>/dev/null |
             awk '$3 == "ipv4" && $4 !~ /^127\./ { sub("/.*", "", $4); print $4; exit }')
         [ -z "$address" ] || break
     done
-    printf '%s\t%s\t%s\n' "$name" "$(virsh -c "$1" domstate "$name")" "$address"
+    printf '%s\t%s\t%s\n' "$name" "$(virsh -c "$1" domstate --domain "$name")" "$address"
 done
 """
 _QM = r"""

@@ -152,7 +152,7 @@ def _memory_kib(guest: LibvirtGuest) -> int:
     balloon = definition.find("devices/memballoon")
     if balloon is None or balloon.get("model") == "none":
         raise AgentError(f"{guest.name}: it has no balloon (memballoon), so its memory cannot change")
-    info = guest.virsh("dominfo", guest.name)
+    info = guest.virsh("dominfo", *called(guest.name))
     found = re.search(r"^Used memory:\s+(\d+)", info, re.MULTILINE)
     if found is None:
         raise AgentError(f"{guest.name}: libvirt does not say how much memory it has")

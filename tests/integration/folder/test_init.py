@@ -17,6 +17,8 @@ import yaml
 from tests.support import program
 from tests.support.ports import free_port
 from tests.support.program import VMTOLL
+from vmtoll.folder.sources import libvirt_guests
+from vmtoll.model.inventory import Host
 
 LIBVIRT = "test:///default"  # libvirt's own driver for tests: one guest called test, with an address
 
@@ -92,6 +94,17 @@ def test_what_is_wrong_is_said_in_one_sentence(words: tuple[str, ...], said: str
     (sentence,) = done.stderr.splitlines()
     assert said in sentence
     assert not (tmp_path / "my-lab").exists()
+
+
+def test_a_guest_whose_name_looks_like_an_option_is_listed(tmp_path: Path) -> None:
+    """Two guests of libvirt's test driver, whose names virsh must not read as an option or as several words."""
+    domain = "<domain type='test'><name>{}</name><memory>65536</memory><os><type>hvm</type></os></domain>"
+    guests = ["--web", 'Bob\'s "web", 2']
+    (tmp_path / "node.xml").write_text(f"<node>{''.join(map(domain.format, guests))}</node>")
+    host = Host(
+        "localhost", "kvm_host", {"ansible_connection": "local", "vmtoll_libvirt_uri": f"test://{tmp_path}/node.xml"}
+    )
+    assert {guest.name: guest.state for guest in libvirt_guests(host)} == dict.fromkeys(guests, "running")
 
 
 @pytest.fixture
