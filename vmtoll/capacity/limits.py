@@ -4,9 +4,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vmtoll.capacity import notes as about
 from vmtoll.capacity.estimate import ByEnd, End
-from vmtoll.capacity.notes import CapacityNote
+from vmtoll.capacity.notes import CapacityNote, NoteCode, note
 from vmtoll.capacity.objective import Slo, SloPart
 from vmtoll.capacity.rate_sweep import RateStep, UnitCapacity, requests_to_show
 from vmtoll.capacity.resources import ErlangBound, MachineUsage
@@ -82,18 +81,19 @@ def notes(
     decisive = [unit.low_step, missed_step or unit.low_step] if search else unit.steps
     fewest = min(step.blocks for step in decisive if step.rate_rps <= (missed_step or last).rate_rps)
     if fewest < MIN_EQUIVALENT_BLOCKS:
-        yield about.BlocksMissing(fewest, MIN_EQUIVALENT_BLOCKS)
+        yield note(NoteCode.FEW_BLOCKS, blocks=fewest, needed=MIN_EQUIVALENT_BLOCKS)
     if (unit.low_step.trials["client"] == ClientPlace.LOCALHOST).any():
-        yield about.LocalLoad()
+        yield note(NoteCode.CLIENT_ON_SAME_MACHINE)
     if End.LOW in unit.open_ends:
-        yield about.SearchEnds(last.rate_rps) if search else about.SweepEnds(last.rate_rps)
+        yield note(NoteCode.SEARCH_ENDS if search else NoteCode.SWEEP_ENDS, rate_rps=last.rate_rps)
     elif unit.rates.high is None:
-        yield about.LowestMisses(first.rate_rps)
+        yield note(NoteCode.LOWEST_MISSES, rate_rps=first.rate_rps)
     elif low is None:
-        yield about.NoneShown()
+        yield note(NoteCode.NONE_SHOWN)
     if missed_step and missed_step.has_too_few_requests(slo):
         needed = requests_to_show(slo.availability_pct)
-        yield about.TooFewRequests(
+        yield note(
+            NoteCode.TOO_FEW_REQUESTS,
             requests=missed_step.requests,
             rate_rps=missed_step.rate_rps,
             availability_pct=slo.availability_pct,
@@ -102,17 +102,23 @@ def notes(
         )
     steps_above = [step for step in unit.steps if step.rate_rps > (low or 0) and step is not missed_step]
     if any(not step.misses(slo, End.LOW) for step in steps_above):
-        yield about.MetAboveAMiss()
+        yield note(NoteCode.MET_ABOVE_A_MISS)
     if bound and (low or 0) > bound.rate_rps:
-        yield about.AboveErlang(bound.rate_rps)
+        yield note(NoteCode.ABOVE_ERLANG, rate_rps=bound.rate_rps)
 
 
 def _search_notes(unit: UnitCapacity, slo: Slo, search: SearchWorkload) -> Iterator[CapacityNote]:
     searched_slo = Slo(search.deadline_ms, search.availability_pct)
     if searched_slo != slo:
-        yield about.OtherObjectiveSearched(searched_slo.p99_ms, searched_slo.availability_pct)
+        yield note(
+            NoteCode.OTHER_OBJECTIVE_SEARCHED,
+            p99_ms=searched_slo.p99_ms,
+            availability_pct=searched_slo.availability_pct,
+        )
     low, missed_step = unit.rates.low, unit.missed_step
     if (
         low and missed_step and missed_step.rate_rps > low * (1 + search.resolution_pct / 100) * 1.005
     ):  # steps are rounded
-        yield about.GapInSearch(low, missed_step.rate_rps, search.resolution_pct)
+        yield note(
+            NoteCode.GAP_IN_SEARCH, low_rps=low, high_rps=missed_step.rate_rps, resolution_pct=search.resolution_pct
+        )

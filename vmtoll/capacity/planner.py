@@ -11,7 +11,7 @@ from vmtoll.capacity.consolidation import Consolidation, consolidations
 from vmtoll.capacity.estimate import ByEnd, End, Estimate
 from vmtoll.capacity.fleet import FleetPlan, plan_fleet, watts_of_host
 from vmtoll.capacity.limits import BindingLimit, binding_limit, notes
-from vmtoll.capacity.notes import CapacityNote, EnergyOfClientToo, SharedPowerUnknown
+from vmtoll.capacity.notes import CapacityNote, NoteCode, note
 from vmtoll.capacity.objective import Demand, Slo
 from vmtoll.capacity.rate_sweep import RateSweep, UnitCapacity, rate_sweeps, unit_capacity, unseen_share
 from vmtoll.capacity.scaling import Scaling, scalings
@@ -181,6 +181,6 @@ def _power_notes(run: Run, unit: UnitCapacity, demand: Demand | None, kind: Mach
     if resources.power_w(low_trials) is None or (demand and demand.watts is not None):
         return
     if demand and kind is not MachineKind.METAL and demand.guests_per_host > 1:
-        yield SharedPowerUnknown(demand.guests_per_host)
+        yield note(NoteCode.SHARED_POWER_UNKNOWN, guests=demand.guests_per_host)
     if run.manifest.lab == "embedded" or (low_trials["client"] == ClientPlace.LOCALHOST).any():
-        yield EnergyOfClientToo()
+        yield note(NoteCode.ENERGY_OF_CLIENT_TOO)

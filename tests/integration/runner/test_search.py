@@ -12,7 +12,7 @@ from tests.support.records import records_of
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.capacity.estimate import ByEnd
-from vmtoll.capacity.notes import SearchEnds
+from vmtoll.capacity.notes import NoteCode, note
 from vmtoll.capacity.objective import Slo
 from vmtoll.capacity.planner import assess_capacity, default_slo
 from vmtoll.model.event import Event, TrialEnded
@@ -65,7 +65,7 @@ def test_the_rates_follow_from_the_records_also_when_it_is_resumed(
     (result,) = assess_capacity(found, slo).results
     assert result.carries_rps == ByEnd(800.0, 800.0, 800.0)
     assert (result.at_least, result.trials, result.steps) == (True, 12, 3)
-    assert SearchEnds(800.0) in result.notes
+    assert note(NoteCode.SEARCH_ENDS, rate_rps=800.0) in result.notes
     assert result.power_w is None or result.power_w.mid > 0
     page = render(found, analyse(found))
     assert "search found the " in page

@@ -12,7 +12,7 @@ from tests.support.synthetic_run import Row, make_run, rate_load, with_findings
 from vmtoll.analysis.run import load_run
 from vmtoll.capacity.estimate import ByEnd
 from vmtoll.capacity.limits import BindingLimit, Limit
-from vmtoll.capacity.notes import BlocksMissing
+from vmtoll.capacity.notes import NoteCode, note
 from vmtoll.capacity.objective import Slo, SloPart
 from vmtoll.capacity.rate_sweep import rate_sweeps, success_share, unseen_share
 from vmtoll.model.finding import Code
@@ -73,7 +73,7 @@ def test_the_low_rate_needs_six_trials_with_a_p99(tmp_path: Path) -> None:
     metal = side(planned(tmp_path, truth(change=change)), "metal")
     assert (metal.carries_rps.low, metal.carries_rps.mid) == (1000, 3000)
     assert metal.binds == BindingLimit(Limit.TOO_FEW_BLOCKS, SloPart.P99)
-    assert BlocksMissing(2, 6) in metal.notes
+    assert note(NoteCode.FEW_BLOCKS, blocks=2, needed=6) in metal.notes
 
 
 def test_one_trial_with_failures_may_be_one_of_many(tmp_path: Path) -> None:

@@ -27,10 +27,10 @@ from tests.support.synthetic_run import (
 )
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
-from vmtoll.capacity import notes
 from vmtoll.capacity.estimate import ByEnd, End
 from vmtoll.capacity.fleet import FleetPlan, plan_fleet
 from vmtoll.capacity.limits import BindingLimit, Limit
+from vmtoll.capacity.notes import NoteCode, note
 from vmtoll.capacity.objective import Demand, Slo, SloPart
 from vmtoll.capacity.planner import Assumption, assess_capacity, default_slo
 from vmtoll.cli import main
@@ -128,7 +128,7 @@ def test_no_claim_above_the_sweep(tmp_path: Path) -> None:
     assert metal.carries_rps.low == 1500
     assert metal.at_least
     assert metal.binds == BindingLimit(Limit.NOTHING)
-    assert metal.notes == (notes.SweepEnds(1500),)
+    assert metal.notes == (note(NoteCode.SWEEP_ENDS, rate_rps=1500),)
     assert side(planning, "kvm-default").at_least
     assert [recommended(planning, environment).units for environment in ("metal", "kvm-default")] == [3, 3]
 
@@ -138,7 +138,7 @@ def test_no_claim_below_the_sweep(tmp_path: Path) -> None:
     metal = side(planning, "metal")
     assert metal.carries_rps == ByEnd(None, None, None)
     assert metal.plan == ByEnd(None, None, None)
-    assert metal.notes[0] == notes.LowestMisses(500)
+    assert metal.notes[0] == note(NoteCode.LOWEST_MISSES, rate_rps=500)
     assert metal.measured_rps[0] == 500
     assert side(planning, "kvm-default").plan == ByEnd(None, None, None)
 
@@ -178,7 +178,7 @@ def test_one_block_shows_nothing(tmp_path: Path) -> None:
     metal = side(planning, "metal")
     assert metal.carries_rps.low is None
     assert metal.carries_rps.mid == 3000
-    assert metal.notes == (notes.BlocksMissing(1, 6), notes.NoneShown())
+    assert metal.notes == (note(NoteCode.FEW_BLOCKS, blocks=1, needed=6), note(NoteCode.NONE_SHOWN))
     assert metal.binds == BindingLimit(Limit.TOO_FEW_BLOCKS, SloPart.AVAILABILITY)
     assert metal.plan is not None and metal.plan.low is None
 
@@ -188,7 +188,9 @@ def test_too_few_requests_show_no_availability(tmp_path: Path) -> None:
     metal = side(planned(tmp_path, truth(loads=(rate_load(100), rate_load(200)))), "metal")
     assert metal.carries_rps == ByEnd(None, 200, 200)
     assert metal.binds == BindingLimit(Limit.TOO_FEW_REQUESTS, SloPart.AVAILABILITY)
-    assert metal.notes[1] == notes.TooFewRequests(2400, 100, 99.9, 15, 99.84)
+    assert metal.notes[1] == note(
+        NoteCode.TOO_FEW_REQUESTS, requests=2400, rate_rps=100, availability_pct=99.9, more_s=15, shown_pct=99.84
+    )
     assert side(planned(tmp_path / "b", truth(loads=(rate_load(100), rate_load(200))), Slo(5, 99.5)), "metal").at_least
 
 
@@ -257,7 +259,7 @@ def test_a_step_above_a_miss_is_chance(tmp_path: Path) -> None:
 
     metal = side(planned(tmp_path, truth(change=change)), "metal")
     assert metal.carries_rps.low == 1500
-    assert metal.notes == (notes.MetAboveAMiss(),)
+    assert metal.notes == (note(NoteCode.MET_ABOVE_A_MISS),)
 
 
 def test_more_than_its_cpu_allows_is_a_contradiction(tmp_path: Path) -> None:
@@ -267,12 +269,12 @@ def test_more_than_its_cpu_allows_is_a_contradiction(tmp_path: Path) -> None:
     metal = side(planned(tmp_path, truth(change=change)), "metal")
     assert metal.erlang_c is not None
     assert metal.erlang_c.rate_rps < 2000
-    assert metal.notes == (notes.AboveErlang(metal.erlang_c.rate_rps),)
+    assert metal.notes == (note(NoteCode.ABOVE_ERLANG, rate_rps=metal.erlang_c.rate_rps),)
 
 
 def test_local_client_is_reported(tmp_path: Path) -> None:
     metal = side(planned(tmp_path, truth(change=lambda row: [row | {"client": "localhost"}])), "metal")
-    assert metal.notes == (notes.LocalLoad(),)
+    assert metal.notes == (note(NoteCode.CLIENT_ON_SAME_MACHINE),)
 
 
 def test_shares_are_rates(tmp_path: Path) -> None:
@@ -295,10 +297,10 @@ def test_energy_is_what_the_host_counted_where_no_power_is_given(tmp_path: Path)
     assert metal.request.host_energy_j.mid == pytest.approx(85 / 3000, rel=1e-3)
     assert recommended(planning, "metal").watt_hours_per_million == pytest.approx(5 * 85 / 28.8)
     assert recommended(planning, "kvm-default").watt_hours_per_million == pytest.approx(8 * 85 / 28.8)
-    assert metal.notes == (notes.EnergyOfClientToo(),)
+    assert metal.notes == (note(NoteCode.ENERGY_OF_CLIENT_TOO),)
     shared = assess_capacity(run, SLO, Demand(8000, guests_per_host=4))
     assert recommended(shared, "kvm-default").watt_hours_per_million is None
-    assert notes.SharedPowerUnknown(4) in side(shared, "kvm-default").notes
+    assert note(NoteCode.SHARED_POWER_UNKNOWN, guests=4) in side(shared, "kvm-default").notes
     given = assess_capacity(run, SLO, Demand(8000, watts=300, guests_per_host=4))
     assert recommended(given, "kvm-default").watt_hours_per_million == pytest.approx(2 * 300 / 28.8)
 
@@ -331,9 +333,9 @@ def test_a_search_reports_what_it_did_not_measure(tmp_path: Path) -> None:
     run = searched(tmp_path, truth(blocks=6))
     metal = side(assess_capacity(run, SLO), "metal")
     assert metal.carries_rps.low == 3000
-    assert metal.notes == (notes.GapInSearch(3000, 3500, 10),)
+    assert metal.notes == (note(NoteCode.GAP_IN_SEARCH, low_rps=3000, high_rps=3500, resolution_pct=10),)
     other = side(assess_capacity(run, Slo(4.0)), "metal")
-    assert other.notes[0] == notes.OtherObjectiveSearched(5.0, 99.9)
+    assert other.notes[0] == note(NoteCode.OTHER_OBJECTIVE_SEARCHED, p99_ms=5.0, availability_pct=99.9)
     analysis = analyse(run)
     assert (analysis.searches, analysis.comparisons) == ((SWEEP,), ())
     assert SWEEP in section_of(render(run, analysis), "verdicts")

@@ -3,9 +3,9 @@
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -18,7 +18,7 @@ from vmtoll.capacity.consolidation import Consolidation, SharedCapacity, SharedR
 from vmtoll.capacity.estimate import ByEnd, End
 from vmtoll.capacity.fleet import FleetPlan
 from vmtoll.capacity.limits import BindingLimit, Limit
-from vmtoll.capacity.notes import CapacityNote
+from vmtoll.capacity.notes import NoteCode, note
 from vmtoll.capacity.objective import Demand, Slo, SloPart
 from vmtoll.capacity.planner import CapacityAssessment, CapacityResult, assess_capacity
 from vmtoll.capacity.scaling import LevelKind, Scaling, Usl
@@ -142,13 +142,8 @@ def lines(run: Run) -> Sections:
             **{limit: capacity.binding_text(LIMITS.get(limit, BindingLimit(limit))) for limit in Limit},
             "growth": capacity.binding_text(BindingLimit(Limit.OBJECTIVE, SloPart.GROWTH)),
         },
-        "A note": {kind.code: noted(kind).text for kind in get_args(CapacityNote)},
+        "A note": {code: note(code, **FIGURES).text for code in NoteCode},
     }  # fmt: skip
-
-
-def noted(kind: type[Any]) -> CapacityNote:
-    """A note of this kind."""
-    return kind(**{field.name: FIGURES[field.name] for field in fields(kind) if field.name != "code"})  # type: ignore[no-any-return]
 
 
 def refusals(folder: Path) -> Sections:
