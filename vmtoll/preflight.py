@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property, partial, wraps
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -145,6 +145,29 @@ def results_or_error(name: str, check: Callable[[], Iterable[Complaint]]) -> lis
         return [fail(name, f"the check broke off: {error}", "Correct that and check again.")]
 
 
+Check = Callable[[Lab], Iterable[Complaint]]
+
+
+def on_each(*roles: Role) -> Callable[[Callable[[Lab, Host], Iterable[Complaint]]], Check]:
+    """Make a check of one machine a check of all that answer, of these roles or of any."""
+
+    def decorated(check_host: Callable[[Lab, Host], Iterable[Complaint]]) -> Check:
+        return wraps(check_host)(lambda lab: lab.on_each(lab.answering_hosts(*roles), partial(check_host, lab)))
+
+    return decorated
+
+
+def on_each_pair(check_pair: Callable[[Lab, Host, Host], Iterable[Complaint]]) -> Check:
+    """Make a check of a client and a machine under test a check of all pairs, one after the other."""
+
+    @wraps(check_pair)
+    def check(lab: Lab) -> Iterator[Complaint]:
+        for client, sut in lab.pairs():
+            yield from results_or_error(f"{client.name}–{sut.name}", partial(check_pair, lab, client, sut))
+
+    return check
+
+
 def inventory(lab: Lab) -> Iterator[Complaint]:
     """Check values, groups, environments, guests' variables, variables that must be the same, unknown variables."""
     wrong = list(faults(lab.machines, limited=lab.limited))
@@ -157,7 +180,7 @@ def inventory(lab: Lab) -> Iterator[Complaint]:
 
 def reach(lab: Lab) -> Iterator[Complaint]:
     """Try SSH, sudo and Python, then start the agent that all other checks use."""
-    yield from lab.on_each(lab.hosts, lambda host: _reach_of(lab, host))
+    yield from lab.on_each(lab.hosts, partial(_reach_of, lab))
 
 
 def _reach_of(lab: Lab, host: Host) -> Iterator[Complaint]:
@@ -215,12 +238,9 @@ def _sentence(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}."
 
 
-def free(lab: Lab) -> Iterator[Complaint]:
+@on_each("client", *SUTS)
+def free(lab: Lab, host: Host) -> Iterator[Complaint]:
     """Take the lock that a run takes, until the preflight ends."""
-    yield from lab.on_each(lab.answering_hosts("client", *SUTS), lambda host: _free_of(lab, host))
-
-
-def _free_of(lab: Lab, host: Host) -> Iterator[Complaint]:
     held_by = lab.lines[host.name].call("lock", owner=f"preflight (process {os.getpid()})")["held_by"]
     if held_by:
         lab.in_use.add(host.name)
@@ -239,12 +259,9 @@ def _port_in_use(lab: Lab, host: Host) -> str:
     return next((f"{port} is taken ({why})" for port, why in reasons if why), "")
 
 
-def system(lab: Lab) -> Iterator[Complaint]:
+@on_each("client", *SUTS)
+def system(lab: Lab, host: Host) -> Iterator[Complaint]:
     """Check distribution and systemd of the machines that are provisioned: clients and systems under test."""
-    yield from lab.on_each(lab.answering_hosts("client", *SUTS), lambda host: _system_of(lab, host))
-
-
-def _system_of(lab: Lab, host: Host) -> Iterator[Complaint]:
     system: System = lab.ask(host, "system")
     name, systemd = f"{system['id']} {system['version']}", system["systemd"]
     if not system["apt"]:
@@ -261,12 +278,9 @@ def _system_of(lab: Lab, host: Host) -> Iterator[Complaint]:
         yield ok(host.name, f"{name}, systemd {systemd}")
 
 
-def space(lab: Lab) -> Iterator[Complaint]:
+@on_each("client", *SUTS)
+def space(lab: Lab, host: Host) -> Iterator[Complaint]:
     """Check free disk and memory of clients and systems under test."""
-    yield from lab.on_each(lab.answering_hosts("client", *SUTS), lambda host: _space_of(lab, host))
-
-
-def _space_of(lab: Lab, host: Host) -> Iterator[Complaint]:
     needed = {"/var": _DISK_MIB, "/srv": _DISK_MIB, "/tmp": _DISK_MIB if host.role == "client" else _SUT_TMP_MIB}
     space = lab.ask(host, "space", folders=list(needed))
     short_folders = {folder: mib for folder, mib in space["free_mib"].items() if mib < needed[folder]}
@@ -307,13 +321,9 @@ def judge_clock(name: str, first: str, ahead_s: float, error_s: float) -> Compla
     return warn(name, observation, advice) if least_offset_s > CLOCK_STEP_S else ok(name, observation)
 
 
-def network(lab: Lab) -> Iterator[Complaint]:
+@on_each_pair
+def network(lab: Lab, client: Host, sut: Host) -> list[Complaint]:
     """Check from both ends: the route, the neighbour's hardware address, the MTU."""
-    for client, sut in lab.pairs():
-        yield from results_or_error(f"{client.name}–{sut.name}", partial(_network_of, lab, client, sut))
-
-
-def _network_of(lab: Lab, client: Host, sut: Host) -> list[Complaint]:
     pair = f"{client.name}–{sut.name}"
     outbound: Route = lab.ask(client, "route", name=sut.address)
     if outbound["error"]:
@@ -343,16 +353,12 @@ def judge_network(client: str, sut: str, outbound: Route, inbound: Route) -> lis
     ]
 
 
-def link(lab: Lab) -> Iterator[Complaint]:
-    """Run iperf3 in both directions, one pair after the other, only between machines that are not in use."""
-    for client, sut in lab.pairs():
-        if not {client.name, sut.name} & lab.in_use:
-            lab.say(f"preflight: load between {client.name} and {sut.name}, twice {_LINK_TEST_S} s")
-            pair = f"{client.name}–{sut.name}"
-            yield from results_or_error(pair, partial(_link_of, lab, client, sut))
-
-
-def _link_of(lab: Lab, client: Host, sut: Host) -> list[Complaint]:
+@on_each_pair
+def link(lab: Lab, client: Host, sut: Host) -> list[Complaint]:
+    """Run iperf3 in both directions, only between machines that are not in use."""
+    if {client.name, sut.name} & lab.in_use:
+        return []
+    lab.say(f"preflight: load between {client.name} and {sut.name}, twice {_LINK_TEST_S} s")
     pair = f"{client.name}–{sut.name}"
     for host in (client, sut):
         try:
@@ -418,12 +424,9 @@ def judge_link(
     )
 
 
-def kvm(lab: Lab) -> Iterator[Complaint]:
+@on_each("kvm_host")
+def kvm(lab: Lab, host: Host) -> Iterator[Complaint]:
     """Run code on a virtual CPU of each KVM host, and boot the kernels of its guests there."""
-    yield from lab.on_each(lab.answering_hosts("kvm_host"), lambda host: _kvm_of(lab, host))
-
-
-def _kvm_of(lab: Lab, host: Host) -> Iterator[Complaint]:
     embedded = host.is_local and host.vars.lab == "embedded"
     kernel = f"{json.loads((LAB / 'built.json').read_text())['image']}/vmlinuz" if embedded else ""
     for path in _guest_kernels(lab, host) or [kernel]:
@@ -627,11 +630,8 @@ def judge_versions(
 
 def disclosure(lab: Lab) -> Iterator[Complaint]:
     """Ask every machine; report the items that neither it nor the inventory discloses."""
-
-    def check_host(host: Host) -> list[Complaint]:
-        return [judge_disclosure(host, lab.lines[host.name].call("disclosure", PATIENCE_S))]
-
-    yield from lab.on_each(lab.answering_hosts(), check_host)
+    hosts = lab.answering_hosts()
+    yield from lab.on_each(hosts, lambda host: [judge_disclosure(host, lab.ask(host, "disclosure"))])
     if not any(OPERATOR in (host.vars.disclosure or {}) for host in lab.hosts):
         yield warn("", "nobody is named as who runs it", _advice(OPERATOR, "Jane Doe, Example University"))
 
@@ -650,21 +650,18 @@ def _advice(name: str, example: str) -> str:
     return f"State what you know in vmtoll_disclosure of the inventory, such as {{{name}: '{example}'}}."
 
 
-def runtimes(lab: Lab) -> Iterator[Complaint]:
+@on_each("container")
+def runtimes(lab: Lab, host: Host) -> Iterator[Complaint]:
     """Start a program in each container runtime on its host's kernel; one that is missing or too old says so."""
-
-    def check_host(host: Host) -> list[Complaint]:
-        version = lab.ask(host, "sandbox_works")
-        return [ok(host.name, f"{version} starts containers on this kernel")] if version else []
-
-    for host in (host for host in lab.answering_hosts("container") if host.runtime):
-        yield from results_or_error(host.name, lambda host=host: check_host(host))  # type: ignore[misc]
+    if host.runtime and (version := lab.ask(host, "sandbox_works")):
+        yield ok(host.name, f"{version} starts containers on this kernel")
 
 
-def settings(lab: Lab) -> Iterator[Complaint]:
+@on_each("metal", "kvm_host")
+def settings(lab: Lab, host: Host) -> Iterator[Complaint]:
     """Check metal and KVM hosts; containers and guests have their host's settings."""
-    hosts = [host for host in lab.answering_hosts("metal", "kvm_host") if not host.vars.container_host]
-    yield from lab.on_each(hosts, lambda host: [judge_settings(host, lab.ask(host, "speed_settings"))])
+    if not host.vars.container_host:
+        yield judge_settings(host, lab.ask(host, "speed_settings"))
 
 
 def judge_settings(host: Host, settings: SpeedSettings) -> Complaint:
@@ -686,7 +683,7 @@ def judge_settings(host: Host, settings: SpeedSettings) -> Complaint:
     return warn(host.name, ", ".join(variable_settings), advice)
 
 
-CHECKS: tuple[Callable[[Lab], Iterable[Complaint]], ...] = (
+CHECKS: tuple[Check, ...] = (
     inventory, reach, free, system, space, clock, network, link, kvm, guests, runtimes, versions, disclosure, settings,
 )  # fmt: skip
 

@@ -348,32 +348,32 @@ def _containers(machines: InventoryData) -> Iterator[Complaint]:
 def _sandbox(container: Host) -> Iterator[Complaint]:
     """Yield what the agent of its host lacks to start a server in this container runtime."""
     variables, runtimes = container.vars, Registry().paths["runtime"].names()
-    if variables.runtime not in runtimes:
-        yield fail(
-            container.name, unknown("vmtoll_runtime", variables.runtime, runtimes), "Correct it in the inventory"
-        )
-    elif variables.environment != variables.runtime:
-        observation = f"vmtoll_environment is {variables.environment!r} and vmtoll_runtime {variables.runtime!r}"
-        yield fail(container.name, observation, "Leave vmtoll_environment out")
-    if variables.container_host is None:
-        yield fail(container.name, "vmtoll_container_host is not set", "Set it: the host that starts the server")
-    if not variables.cpus:
-        yield fail(container.name, "vmtoll_cpus is not set", "Set it: the CPUs of the host that the server may use")
-    if not (variables.rootfs or variables.image):
-        observation = "neither vmtoll_rootfs nor vmtoll_image is set"
-        yield fail(container.name, observation, "Set one: the root file system with the servers")
-    runtime = load_runtime(str(variables.runtime)) if variables.runtime in runtimes else None
-    if runtime and runtime.runtime == "runsc" and runtime.stack == "own" and variables.network == "host":
-        observation = "vmtoll_network is host, and gVisor's own TCP would take its cards"
-        yield fail(container.name, observation, "Use bridge or namespace, or a runtime with `stack: host`")
-    if runtime and runtime.runtime == "process" and variables.network == "bridge":
-        observation = "vmtoll_network is bridge, and a plain process is not on podman's"
-        yield fail(container.name, observation, "Use namespace or host for all environments")
-    if variables.network == "namespace" and not variables.network_namespace:
-        observation = "vmtoll_network is namespace, and vmtoll_network_namespace is not set"
-        yield fail(container.name, observation, "Set it: the name of a network namespace of the host")
-    if container.ansible.host is None and variables.address is None:
-        yield fail(container.name, "vmtoll_address is not set", "Set it: the address at which clients reach the server")
+    name, network = variables.runtime, variables.network
+    runtime = load_runtime(str(name)) if name in runtimes else None
+    program = runtime.runtime if runtime else ""
+    rules = (
+        (not runtime, unknown("vmtoll_runtime", str(name), runtimes), "Correct it in the inventory"),
+        (runtime and variables.environment != name,
+         f"vmtoll_environment is {variables.environment!r} and vmtoll_runtime {name!r}",
+         "Leave vmtoll_environment out"),
+        (variables.container_host is None,
+         "vmtoll_container_host is not set", "Set it: the host that starts the server"),
+        (not variables.cpus, "vmtoll_cpus is not set", "Set it: the CPUs of the host that the server may use"),
+        (not (variables.rootfs or variables.image),
+         "neither vmtoll_rootfs nor vmtoll_image is set", "Set one: the root file system with the servers"),
+        (runtime and program == "runsc" and runtime.stack == "own" and network == "host",
+         "vmtoll_network is host, and gVisor's own TCP would take its cards",
+         "Use bridge or namespace, or a runtime with `stack: host`"),
+        (program == "process" and network == "bridge",
+         "vmtoll_network is bridge, and a plain process is not on podman's",
+         "Use namespace or host for all environments"),
+        (network == "namespace" and not variables.network_namespace,
+         "vmtoll_network is namespace, and vmtoll_network_namespace is not set",
+         "Set it: the name of a network namespace of the host"),
+        (container.ansible.host is None and variables.address is None,
+         "vmtoll_address is not set", "Set it: the address at which clients reach the server"),
+    )  # fmt: skip
+    yield from (fail(container.name, observation, advice) for wrong, observation, advice in rules if wrong)
 
 
 def _duplicate_endpoints(machines: InventoryData) -> Iterator[Complaint]:
