@@ -80,7 +80,7 @@ static void take_turn(void)
     bool turn = server.turn;
     server.turn = false;
     server.script_seconds = 0;
-    loop_wait(&server.loop, 0);
+    loop_wait(&server.loop, false);
     loop_tell(&server.loop);
     if (turn)
         conn_continue(&server);

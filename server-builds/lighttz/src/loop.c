@@ -35,10 +35,10 @@ bool loop_watch(struct loop *l, struct watch *w, uint32_t events)
     return true;
 }
 
-bool loop_wait(struct loop *l, int ms)
+bool loop_wait(struct loop *l, bool blocks)
 {
     l->at = 0;
-    l->count = epoll_wait(l->fd, l->events, LOOP_EVENTS, ms);
+    l->count = epoll_wait(l->fd, l->events, LOOP_EVENTS, blocks ? -1 : 0);
     return l->count > 0;
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 enum {
@@ -18,7 +19,7 @@ enum {
     FILES_SPARE = 128, /* descriptors other than connections, and refused connections */
 };
 
-#define TICK_S 0.5
+#define TICK_NS 500000000
 #define STOP_IDLE_S 0.5
 #define RETIRE_S 3600.0
 
@@ -123,7 +124,7 @@ static void set_wall(struct server *s)
 
 static void on_tick(struct server *s)
 {
-    s->tick_at = s->now + TICK_S;
+    s->tick = false;
     set_wall(s);
     s->stats->ticks++;
     sweep(s);
@@ -175,6 +176,24 @@ static bool watch_signals(struct server *s)
     sigprocmask(SIG_BLOCK, &set, NULL);
     s->signals = (struct watch){on_signal, signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC), 0};
     return s->signals.fd >= 0 && loop_watch(&s->loop, &s->signals, EPOLLIN);
+}
+
+static void on_timer(struct watch *io)
+{
+    uint64_t times;
+    server.tick = read(io->fd, &times, sizeof times) == sizeof times;
+}
+
+/* By a descriptor, so that the loop waits without a timeout: for one the kernel reads its clock
+ * twice, and sets a timer in each turn that blocks. */
+static bool watch_timer(struct server *s)
+{
+    static const struct itimerspec each = {.it_interval = {.tv_nsec = TICK_NS},
+                                           .it_value = {.tv_nsec = TICK_NS}};
+    int fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    s->timer = (struct watch){on_timer, fd, 0};
+    return fd >= 0 && timerfd_settime(fd, 0, &each, NULL) == 0 &&
+           loop_watch(&s->loop, &s->timer, EPOLLIN);
 }
 
 /* What a worker needs of the file system. */
@@ -231,7 +250,7 @@ static bool start(struct server *s, const struct sockets *sockets)
     if (loops && !open_files(s))
         return false;
     /* Only now: a script that is being loaded is ended by the signal itself. */
-    if (!loops || !watch_signals(s)) {
+    if (!loops || !watch_signals(s) || !watch_timer(s)) {
         fprintf(stderr, "lighttz: no event loop: %s\n", strerror(errno));
         return false;
     }
@@ -245,7 +264,6 @@ static bool start(struct server *s, const struct sockets *sockets)
     s->freed = on_freed;
     set_wall(s);
     look_at_clock(s);
-    s->tick_at = s->now + TICK_S;
     listen_on(s, true);
     return true;
 }
@@ -253,13 +271,11 @@ static bool start(struct server *s, const struct sockets *sockets)
 /* Waits for what comes next and answers it. */
 static void take_turn(struct server *s)
 {
-    double left = s->tick_at - s->now;
     bool turn = s->turn;
-    bool blocks = !turn && left > 0 && s->now >= s->spin_until;
-    bool happened = loop_wait(&s->loop, blocks ? 1 + (int)(left * 1000) : 0);
+    bool blocks = !turn && s->now >= s->spin_until;
+    bool happened = loop_wait(&s->loop, blocks);
     look_at_clock(s);
-    bool tick = s->now >= s->tick_at;
-    if (s->config->spin && (happened || turn || tick))
+    if (s->config->spin && (happened || turn))
         s->spin_until = s->now + (double)s->config->spin / 1e6;
     s->turn = false;
     loop_tell(&s->loop);
@@ -267,7 +283,7 @@ static void take_turn(struct server *s)
         conn_continue(s);
         sweep(s);
     }
-    if (tick)
+    if (s->tick)
         on_tick(s);
 }
 

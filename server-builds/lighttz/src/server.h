@@ -70,10 +70,11 @@ struct server {
     char date[32];
     void (*close)(struct conn *);   /* what makes room */
     void (*freed)(struct server *); /* called when a connection has ended */
-    double tick_at;                 /* monotonic */
+    bool tick;                      /* the timer has expired */
     double spin_until;              /* monotonic; until then the loop polls instead of blocking */
     double wall;                    /* ahead of the monotonic clock */
     struct watch signals;
+    struct watch timer;
     size_t out_length;
     size_t kept; /* octets of input and output that wait, of all connections */
     TAILQ_HEAD(keepers, conn) keepers;
