@@ -129,9 +129,9 @@ def bisect(
 ) -> None:
     """Find the first candidate that costs performance: kernel packages, QEMU binaries, commits of a server.
 
-    Every sitting measures the good and the bad anchor again beside one candidate, until it is decided or its minutes
-    (--until, default 1,10) are over; the 5% of error is split over all sittings. It refuses to begin where the anchors
-    do not differ. The same command continues after a kill.
+    Each step measures the known good and the known bad candidate again, and one other, until that one is decided or
+    the step's minutes (--until, default 1,10) are over; the 5% of error is split over all steps. vmtoll stops if
+    known good and known bad do not differ. The same command continues after a kill.
     """
     check_metrics([metric] if metric is not None else [])
     if (candidates is None) == (git is None):

@@ -13,8 +13,8 @@ from vmtoll.commands.answer import print_either
 from vmtoll.commands.help import NOTHING_VALID, describe
 from vmtoll.commands.measured import finish, measured
 from vmtoll.commands.options import (
+    ClientInventoryOption,
     DurationOption,
-    InventoryOption,
     JsonOption,
     LimitOption,
     ResultsOption,
@@ -123,7 +123,7 @@ def measure_service(
     blocks: Annotated[int, typer.Option(help="Number of trials of each load on each side.", min=6)] = 8,
     duration_s: DurationOption = 10.0,
     until: UntilOption = None,
-    inventory: InventoryOption = None,
+    inventory: ClientInventoryOption = None,
     limit: LimitOption = None,
     resume: ResumeOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print duration and request count; send nothing.")] = False,

@@ -100,6 +100,17 @@ InventoryOption = Annotated[
         callback=_or_own,
     ),
 ]
+ClientInventoryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--inventory",
+        "-i",
+        help="Ansible inventory of real machines, a file or a folder (default: lab.yml of your folder, else only this "
+        "machine, as client).",
+        exists=True,
+        callback=_or_own,
+    ),
+]
 LimitOption = Annotated[
     str | None,
     typer.Option(
@@ -172,6 +183,14 @@ SuiteOption = Annotated[
     typer.Option(
         "--suite",
         help="Debian release of the image (default: VMTOLL_SUITE, else the newest).",
+    ),
+]
+GuestSuiteOption = Annotated[
+    Suite | None,
+    typer.Option(
+        "--suite",
+        help="Debian release of the guests that vmtoll makes (default: the inventory's vmtoll_suite, else "
+        "VMTOLL_SUITE, else this machine's release).",
     ),
 ]
 

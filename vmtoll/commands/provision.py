@@ -7,7 +7,7 @@ from vmtoll.builds.servers import definitions
 from vmtoll.builds.suite import guest_release
 from vmtoll.commands.answer import answer_changes, ask
 from vmtoll.commands.help import describe
-from vmtoll.commands.options import CheckOption, InventoryOption, JsonOption, LimitOption, SuiteOption, YesOption
+from vmtoll.commands.options import CheckOption, GuestSuiteOption, InventoryOption, JsonOption, LimitOption, YesOption
 from vmtoll.lab import embedded
 from vmtoll.machines.changed import active_units, ask_all
 from vmtoll.model.errors import HostLostError
@@ -23,14 +23,14 @@ def provision(
     limit: LimitOption = None,
     check: CheckOption = False,
     yes: YesOption = False,
-    suite: SuiteOption = None,
+    suite: GuestSuiteOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Install servers, sites and load tools on every machine (playbooks/site.yml).
 
     vmtoll masks the distribution's own units of these servers, so that a server which runs there stops and does not
     start again. It asks before it changes a machine for the first time, and records there what it changes;
-    `vmtoll unprovision` restores it. --suite: release of the guests that vmtoll makes (default: this machine's).
+    `vmtoll unprovision` restores it.
     """
     if inventory and not (yes or check):
         _ask(inventory, limit)
