@@ -44,7 +44,7 @@ def count(
         list[str] | None,
         typer.Argument(
             metavar="[SIDE...]",
-            help="metal or guest, each with changes: +close, +64k, +host-mitigations-off; of a guest also +vhost-off, "
+            help="metal or guest, each with changes: +close, +64k, +host-mitigations-off; guest also with +vhost-off, "
             "+event-idx-off, +guest-mitigations-off. Default: metal guest. The first is the baseline.",
         ),
     ] = None,

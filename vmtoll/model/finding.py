@@ -123,7 +123,6 @@ def _invalid(meaning: str, fault: str, sentence: str, *, injected: bool = True, 
     return FindingKind(Validity.INVALID, Influence.EXCLUDES, meaning, fault, injected, sentence, of_tool)
 
 
-_PCT_LIMIT = "[ (limit {limit:.3g}%)]"
 UNSENT = "could not send {value:plural request}: no descriptor or port was left"  # CLIENT_SATURATED, of a ramp
 
 

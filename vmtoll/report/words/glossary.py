@@ -152,7 +152,7 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
         "p, Holm",
         "The p-value after Holm's weighted correction for all comparisons of the report. Half of the 5% is for "
         "throughput and the open loop's p99, half for all other metrics. A difference counts when it stays below "
-        "5%, so at most one report in twenty has a wrong “faster” or “slower”.",
+        "5%; the aim is that at most one report in twenty has a wrong “faster” or “slower”.",
     ),
     "limited": (
         "Limited by",
