@@ -8,6 +8,7 @@ import html
 import json
 import os
 import re
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from typing import Any
 from vmtoll import hypervisors, loadgen
 from vmtoll.agent.accelerator import KVM_PATIENCE_S
 from vmtoll.agent.protocol import Done, KvmAnswer, Route, SpeedSettings, System
+from vmtoll.agent.virsh import called
 from vmtoll.guests import needs, profiles
 from vmtoll.guests.inventory import guest as described_guest
 from vmtoll.machines.clock import Offset, clock_offset
@@ -441,7 +443,7 @@ def _guest_kernels(lab: Lab, host: Host) -> list[str]:
     virsh, kernels = hypervisors.Virsh(lab.lines[host.name]), list[str]()
     for guest in (guest for guest in lab.by_role["kvm_guest"] if guest.vars.kvm_host == host.name):
         if domain := guest.vars.domain or (guest.vars.profile and guest.name):
-            kernels += re.findall(r"<kernel>([^<]+)</kernel>", virsh.output("dumpxml", domain)["stdout"])
+            kernels += re.findall(r"<kernel>([^<]+)</kernel>", virsh.output("dumpxml", *called(domain))["stdout"])
     return sorted({html.unescape(kernel) for kernel in kernels})
 
 
@@ -482,7 +484,9 @@ def _guests_of(lab: Lab, host: Host) -> Iterator[Complaint]:
         if domain in running:
             yield ok(guest.name, f"the domain {domain} runs on {host.name}")
         elif domain in defined:
-            yield fail(guest.name, f"the domain {domain} is shut off", f"Start it: `virsh start {domain}`.")
+            yield fail(
+                guest.name, f"the domain {domain} is shut off", f"Start it: `virsh start {shlex.join(called(domain))}`."
+            )
         elif guest.vars.profile:
             yield warn(guest.name, f"{host.name} has no domain {domain} yet", "`vmtoll provision` makes it.")
         else:

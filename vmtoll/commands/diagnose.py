@@ -242,7 +242,9 @@ class _Host:
                 yield self.diagnosis(facts, where, results, tell=tell)
         elif not matching:
             names = sorted(guest["name"] for guest in others.guests)
-            raise UserError(f"{self.host.name}: {unknown('guest', str(selection.name), names)}; is it switched on?")
+            raise UserError(
+                f"{self.host.name}: {unknown('guest', str(selection.name), names)}; a guest that is off is not found"
+            )
 
     def _of_libvirt(self, domain: str | None, others: OtherGuests) -> list[dict[str, Any]]:
         """Facts of this guest of libvirt, or of all; names the guests of another libvirt. If others run guests here,

@@ -125,7 +125,9 @@ def irqbalance(host: Host, value: str) -> dict[str, str]:
 def tuned_profile(host: Host, value: str) -> dict[str, str]:
     profiles = re.findall(r"^- (\S+)", _output("tuned-adm", "list", "profiles"), re.M)
     if not profiles:
-        raise UnsupportedSettingError("tuned_profile: tuned does not answer; install it with `apt-get install tuned`")
+        raise UnsupportedSettingError(
+            "tuned_profile: tuned lists no profile; see `systemctl status tuned`, or `apt-get install tuned`"
+        )
     if value not in profiles:
         raise UnsupportedSettingError(f"tuned_profile: tuned has no profile {value}; it has {', '.join(profiles)}")
     return {PROFILE: value}
