@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pydantic import model_serializer
 
-from vmtoll.model.message import WithText, message
+from vmtoll.model.message import WithText, blanks, message
 
 
 class NoteCode(WithText):
@@ -58,10 +58,17 @@ class NoteCode(WithText):
 
 @dataclass(frozen=True)
 class CapacityNote:
-    """A note. `values`: the numbers of its sentence, which `--json` has beside the code."""
+    """A note. `values`: the numbers of its sentence, by name; `--json` has them with the code.
+
+    Raises ValueError if a number is missing, or is not in the sentence.
+    """
 
     code: NoteCode
     values: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        if self.values.keys() != blanks(self.code.text):
+            raise ValueError(f"{self.code}: {sorted(self.values)} for {sorted(blanks(self.code.text))}")
 
     @property
     def text(self) -> str:

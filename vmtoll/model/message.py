@@ -148,13 +148,17 @@ class _Sentence(Formatter):
 _SENTENCE = _Sentence()
 
 
+def blanks(sentence: str) -> set[str]:
+    """Names of the values that the sentence has."""
+    return {name for _, name, _, _ in _SENTENCE.parse(sentence) if name}
+
+
 def message(sentence: str, values: Mapping[str, Any]) -> str:
     """The sentence with its blanks filled in: `{value:number} MB[ (limit {limit:.3g})]`. A part in brackets is left out
     if one of its values is missing, zero or empty.
     """
 
     def part(match: re.Match[str]) -> str:
-        names = [name for _, name, _, _ in _SENTENCE.parse(match[1]) if name]
-        return match[1] if all(values.get(name) for name in names) else ""
+        return match[1] if all(values.get(name) for name in blanks(match[1])) else ""
 
     return _SENTENCE.vformat(_PART.sub(part, sentence), (), values)

@@ -24,6 +24,7 @@ from vmtoll.capacity.planner import CapacityAssessment, CapacityResult, assess_c
 from vmtoll.capacity.scaling import LevelKind, Scaling, Usl
 from vmtoll.model.finding import Code
 from vmtoll.model.hardware import Hardware
+from vmtoll.model.message import blanks
 from vmtoll.model.trial import Accelerator, kind_of
 from vmtoll.report import capacity
 
@@ -142,7 +143,7 @@ def lines(run: Run) -> Sections:
             **{limit: capacity.binding_text(LIMITS.get(limit, BindingLimit(limit))) for limit in Limit},
             "growth": capacity.binding_text(BindingLimit(Limit.OBJECTIVE, SloPart.GROWTH)),
         },
-        "A note": {code: note(code, **FIGURES).text for code in NoteCode},
+        "A note": {code: note(code, **{name: FIGURES[name] for name in blanks(code.text)}).text for code in NoteCode},
     }  # fmt: skip
 
 
