@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -89,28 +89,22 @@ DIFFERS_IN = (
     "What --apply changes (repeatable): binary, config or version of the servers, a kernel parameter, a fact. Other "
     "differences are findings."
 )
-InventoryOption = Annotated[
-    Path | None,
-    typer.Option(
+
+
+def _inventory(default: str) -> Any:
+    """The option for an inventory. `default`: what vmtoll takes without one, and without a folder's lab.yml."""
+    return typer.Option(
         "--inventory",
         "-i",
-        help="Ansible inventory of real machines, a file or a folder (default: lab.yml of your folder, else the "
-        "embedded lab).",
+        help="Ansible inventory of real machines, a file or a folder (default: lab.yml of your folder, else "
+        f"{default}).",
         exists=True,
         callback=_or_own,
-    ),
-]
-ClientInventoryOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--inventory",
-        "-i",
-        help="Ansible inventory of real machines, a file or a folder (default: lab.yml of your folder, else only this "
-        "machine, as client).",
-        exists=True,
-        callback=_or_own,
-    ),
-]
+    )
+
+
+InventoryOption = Annotated[Path | None, _inventory("the embedded lab")]
+ClientInventoryOption = Annotated[Path | None, _inventory("only this machine, as client")]
 LimitOption = Annotated[
     str | None,
     typer.Option(
