@@ -31,7 +31,8 @@ bool loop_watch(struct loop *l, struct watch *w, uint32_t events);
 /* For a descriptor that only this process has and closes next: it is not told of any more. */
 void loop_forget(struct loop *l, struct watch *w);
 
-/* Looks at what has happened, and waits until something has if it `blocks`; whether it has. */
+/* Collects what has happened; if it `blocks`, waits until something has. Returns whether
+ * anything has happened. */
 bool loop_wait(struct loop *l, bool blocks);
 
 /* Tells each watch what has happened. Any of them may be forgotten meanwhile. */

@@ -184,8 +184,8 @@ static void on_timer(struct watch *io)
     server.tick = read(io->fd, &times, sizeof times) == sizeof times;
 }
 
-/* By a descriptor, so that the loop waits without a timeout: for one the kernel reads its clock
- * twice, and sets a timer in each turn that blocks. */
+/* A timer descriptor wakes the loop, so epoll_wait needs no timeout. For a timeout, the kernel
+ * reads its clock twice and sets a timer in each turn that blocks. */
 static bool watch_timer(struct server *s)
 {
     static const struct itimerspec each = {.it_interval = {.tv_nsec = TICK_NS},

@@ -21,8 +21,8 @@ SANITIZED = BINARY.name != "lighttz"  # or with faults, or with counters of line
 AS_WHO = ["--user", "0"] if os.geteuid() == 0 else []  # what a start as root asks for
 
 
-GIVEN: set[int] = set()  # by free_ports(), which several threads call
-GIVING = threading.Lock()
+_returned_ports: set[int] = set()  # by free_ports()
+_ports_lock = threading.Lock()
 
 
 def free_port() -> int:
@@ -31,16 +31,16 @@ def free_port() -> int:
 
 def free_ports(count: int) -> list[int]:
     """Different ones, below those that the kernel gives to clients: one of these that is free now may be a client's
-    when the server binds it. None is given twice: a server that has not bound its port yet would lose it."""
+    when the server binds it. No process gets one twice: a server that has not bound its port yet would lose it."""
     free: list[int] = []
-    with GIVING:
-        for port in random.sample(sorted(set(range(10_000, 32_000)) - GIVEN), 1000):
+    with _ports_lock:
+        for port in random.sample(sorted(set(range(10_000, 32_000)) - _returned_ports), 1000):
             with socket.socket() as s, contextlib.suppress(OSError):
                 s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 s.bind(("127.0.0.1", port))
                 free.append(port)
             if len(free) == count:
-                GIVEN.update(free)
+                _returned_ports.update(free)
                 return free
     raise AssertionError("no free port")
 
