@@ -243,7 +243,7 @@ class _Host:
         elif not matching:
             names = sorted(guest["name"] for guest in others.guests)
             raise UserError(
-                f"{self.host.name}: {unknown('guest', str(selection.name), names)}; a guest that is off is not found"
+                f"{self.host.name}: {unknown('guest', str(selection.name), names)}; vmtoll sees only guests that run"
             )
 
     def _of_libvirt(self, domain: str | None, others: OtherGuests) -> list[dict[str, Any]]:

@@ -126,7 +126,8 @@ def tuned_profile(host: Host, value: str) -> dict[str, str]:
     profiles = re.findall(r"^- (\S+)", _output("tuned-adm", "list", "profiles"), re.M)
     if not profiles:
         raise UnsupportedSettingError(
-            "tuned_profile: tuned lists no profile; see `systemctl status tuned`, or `apt-get install tuned`"
+            "tuned_profile: tuned lists no profile; install tuned (`apt-get install tuned`), or see "
+            "`systemctl status tuned`"
         )
     if value not in profiles:
         raise UnsupportedSettingError(f"tuned_profile: tuned has no profile {value}; it has {', '.join(profiles)}")
