@@ -26,8 +26,9 @@ from vmtoll.analysis.pairs import Bounds
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.tuning_steps import METRICS as STEP_METRICS
 from vmtoll.analysis.verdict import analyse
+from vmtoll.model.analysis import DIGITS, to_json
 from vmtoll.model.metric import METRICS, Loop, Metric
-from vmtoll.model.verdict import DIGITS, Judged, Kind, to_json
+from vmtoll.model.verdict import Judged, Kind
 from vmtoll.paths import PROJECT
 from vmtoll.statistics.series import Floats, Series, is_skewed
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.lab.records import BY_CLIENT, BY_OPEN_CLIENT, Records, load_of, number, primary, records_of, undisturbed
 from tests.lab.the_lab import VMTOLL
+from vmtoll.model.analysis import from_json
 from vmtoll.model.columns import to_csv
 from vmtoll.model.load import LoadKind
 from vmtoll.model.trial import Accelerator
-from vmtoll.model.verdict import from_json
 
 pytestmark = pytest.mark.lab
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.lab.records import Records, number, primary, records_of
 from tests.lab.the_lab import VMTOLL
+from vmtoll.model.analysis import from_json
 from vmtoll.model.finding import Validity
 from vmtoll.model.trial import Accelerator
-from vmtoll.model.verdict import from_json
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

@@ -6,9 +6,10 @@ from typing import Any, TypeVar
 from tests.support.synthetic_run import Truth, make_run
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
+from vmtoll.model.analysis import RunAnalysis, from_json, to_json
 from vmtoll.model.load import Load
 from vmtoll.model.trial import Arm
-from vmtoll.model.verdict import Judged, Kind, RunAnalysis, Verdict, from_json, to_json
+from vmtoll.model.verdict import Judged, Kind, Verdict
 
 GUEST = Arm("kvm-default")
 N = TypeVar("N")

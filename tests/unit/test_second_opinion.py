@@ -11,7 +11,7 @@ from benchmarks.second_opinion.cases import PAGES, Json, Page, case_and_answer, 
 from tests.support.committed_run import committed_runs
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
-from vmtoll.model.verdict import to_json
+from vmtoll.model.analysis import to_json
 
 SAME = ("kind", "because", "by_every_block", "also_different", "blocks_needed", "blocks", "boots")
 RUNS = ("demo", "lua-2008", "tuning-steps")

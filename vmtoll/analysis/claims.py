@@ -13,22 +13,13 @@ from vmtoll.analysis.pairs import Bounds, less_limited
 from vmtoll.analysis.refusals import notes, refusals_of
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.selection import FAILURE_COUNTS, Figures, Selection, column_of, figures_of_sides, select_trials
+from vmtoll.model.claim import ClaimResult, EstimatorUsed, Level, Outcome, Reason, ReasonCode
 from vmtoll.model.experiment import Claim, Estimator
 from vmtoll.model.finding import Role
 from vmtoll.model.metric import THROUGHPUT
 from vmtoll.model.table import columns_of
 from vmtoll.model.trial import CROSSCHECK, TrialRecord
-from vmtoll.model.verdict import (
-    BlockEffect,
-    ClaimResult,
-    Estimate,
-    EstimatorUsed,
-    Level,
-    Outcome,
-    Reason,
-    ReasonCode,
-    Region,
-)
+from vmtoll.model.verdict import BlockEffect, Estimate, Region
 from vmtoll.statistics.series import Floats, Series, autocorrelation, fit, lower_limit, upper_limit
 from vmtoll.statistics.student import Interval
 from vmtoll.statistics.thresholds import ALPHA, MIN_BLOCKS, SPREAD_FLOOR

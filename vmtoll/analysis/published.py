@@ -10,11 +10,12 @@ from vmtoll.analysis.claims import Expected, correlation_of, decide, estimate, m
 from vmtoll.analysis.refusals import why_skipped
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.selection import Selection, column_of, figures_of_side, select_trials
+from vmtoll.model.claim import EstimatorUsed, Level, Outcome, Reason, ReasonCode, Shape
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.load import Load
 from vmtoll.model.site import Page
 from vmtoll.model.trial import METAL, TrialRecord
-from vmtoll.model.verdict import Estimate, EstimatorUsed, Level, Outcome, Reason, ReasonCode, Region, Shape
+from vmtoll.model.verdict import Estimate, Region
 from vmtoll.model.workload import ClosedWorkload, RampWorkload, SweepWorkload, Workload, listed
 from vmtoll.paths import PROJECT
 from vmtoll.statistics.series import Floats

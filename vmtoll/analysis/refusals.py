@@ -6,12 +6,9 @@ from statistics import median
 
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.selection import Selection, names_of
+from vmtoll.model.claim import Reason, ReasonCode
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.finding import Code
-from vmtoll.model.verdict import (
-    Reason,
-    ReasonCode,
-)
 from vmtoll.model.workload import listed
 
 # Counts of messages and bodies: emulation makes them slow, not wrong.

@@ -14,6 +14,7 @@ from statistics import median
 from vmtoll.analysis.run import Run, by_block
 from vmtoll.analysis.sets import BoundedFigure, Nature, is_rate, quantity_of
 from vmtoll.analysis.sides import Measure, Side, TrialOutcome, sides_of
+from vmtoll.model.claim import ReasonCode
 from vmtoll.model.columns import value_of
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.finding import CLOSED_LOOP_LIMITS, OPEN_LOOP_LIMITS, Code, Role, Validity
@@ -21,9 +22,6 @@ from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.metric import is_answered
 from vmtoll.model.trial import CROSSCHECK, Accelerator, TrialRecord
-from vmtoll.model.verdict import (
-    ReasonCode,
-)
 from vmtoll.model.workload import listed
 from vmtoll.statistics.thresholds import NATURAL_FACTOR
 

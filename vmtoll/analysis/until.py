@@ -9,18 +9,12 @@ from pathlib import Path
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.selection import names_of
 from vmtoll.analysis.verdict import analyse
+from vmtoll.model.analysis import RunAnalysis
+from vmtoll.model.claim import ClaimResult, Outcome, ReasonCode
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.trial import Scenario
 from vmtoll.model.until import ComparisonState, Look, LookComparison
-from vmtoll.model.verdict import (
-    ClaimResult,
-    Estimate,
-    Kind,
-    Outcome,
-    ReasonCode,
-    RunAnalysis,
-    VerdictReason,
-)
+from vmtoll.model.verdict import Estimate, Kind, VerdictReason
 from vmtoll.model.verdict_columns import comparisons
 from vmtoll.model.workload import listed
 

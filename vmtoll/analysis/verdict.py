@@ -19,6 +19,7 @@ from vmtoll.analysis.pairs import Pairs, choose_role, pair_arms, role_of
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.tuning_steps import tuning_steps
 from vmtoll.files import write_durably
+from vmtoll.model.analysis import RunAnalysis, to_json
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.load import LoadKind
 from vmtoll.model.metric import METRICS, TAIL, THROUGHPUT, Metric, loop_of
@@ -36,16 +37,7 @@ from vmtoll.model.note import (
     OwnRates,
 )
 from vmtoll.model.trial import Arm, ClientPlace, MachineKind, Scenario, TrialRecord
-from vmtoll.model.verdict import (
-    Comparison,
-    ControlEffects,
-    Judged,
-    Kind,
-    RunAnalysis,
-    Verdict,
-    VerdictReason,
-    to_json,
-)
+from vmtoll.model.verdict import Comparison, ControlEffects, Judged, Kind, Verdict, VerdictReason
 from vmtoll.statistics.series import Floats
 from vmtoll.statistics.student import Interval, mean_of
 from vmtoll.statistics.thresholds import MIN_EQUIVALENT_BLOCKS

@@ -19,10 +19,10 @@ from vmtoll.campaign.files import merged_files, merged_runs, run_files, run_of_f
 from vmtoll.campaign.objects import Bucket, Location
 from vmtoll.campaign.page import write_page as write_html
 from vmtoll.files import replacing, write_durably
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.errors import LoadError, UserError
 from vmtoll.model.host_columns import host_rows
 from vmtoll.model.run import Manifest
-from vmtoll.model.verdict import RunAnalysis
 from vmtoll.model.verdict_columns import claim_rows, effect_rows, verdict_rows
 from vmtoll.publish import tables
 from vmtoll.runs.folder import read_manifest

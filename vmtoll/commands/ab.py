@@ -35,7 +35,8 @@ from vmtoll.model.metric import METRICS, loop_of
 from vmtoll.paths import RESULTS
 
 if TYPE_CHECKING:
-    from vmtoll.model.verdict import Comparison, RunAnalysis, Verdict
+    from vmtoll.model.analysis import RunAnalysis
+    from vmtoll.model.verdict import Comparison, Verdict
     from vmtoll.runner.run import Plan
 
 

@@ -14,7 +14,7 @@ from vmtoll.model.until import Look, LookComparison
 
 if TYPE_CHECKING:
     from vmtoll.analysis.run import Run
-    from vmtoll.model.verdict import RunAnalysis
+    from vmtoll.model.analysis import RunAnalysis
 
 # Functions import the analysis themselves: `--help` should not wait for scipy and matplotlib.
 

@@ -1,29 +1,21 @@
 """Result of a comparison: codes with their words, and numbers. vmtoll.report.words makes sentences of them."""
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, TypeAdapter, WrapSerializer
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WrapSerializer
 
-from vmtoll.model.experiment import ClaimSide
-from vmtoll.model.finding import Code, Role, Validity
+from vmtoll.model.finding import Code, Role
 from vmtoll.model.first_answer import Way
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.message import WithText
 from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.note import Note
-from vmtoll.model.run import OneBoot
 from vmtoll.model.table import Described, column, columns, nested
 from vmtoll.model.trial import Accelerator, Arm, Scenario
-from vmtoll.model.workload import listed
-
-# Significant digits of a number in analysis.json: enough to recompute each log ratio to 1e-11. Further digits differ
-# from CPU to CPU.
-DIGITS = 12
 
 # In JSON a metric is its name.
 NamedMetric = Annotated[
@@ -257,7 +249,7 @@ WEIGHTS = tuple(f"weight_rho_{tenth}0" for tenth in range(10))
 
 
 # The weights of the autocorrelations of successive blocks in an interval, empty without one.
-_RHO_WEIGHTS = [
+RHO_WEIGHTS = [
     Described(
         doc=f"weight of an autocorrelation of {rho:g} in this interval", name=name, kind="number", most=1,
         value=lambda weights, index=index: weights[index] if weights else None,  # type: ignore[misc]
@@ -347,7 +339,7 @@ class Judged:
         "largest difference of two A/A trials of a block, a fraction; empty without a control", default=None
     )
     correlation: float = column("expected autocorrelation of successive blocks of the report", most=1, default=0.0)
-    rho_weights: tuple[float, ...] = columns(*_RHO_WEIGHTS, default=())
+    rho_weights: tuple[float, ...] = columns(*RHO_WEIGHTS, default=())
     tests: Tests = nested(default=Tests())
     doubts: tuple[Doubt, ...] = column(
         "what widens the end that counts against the verdict, the largest first, separated by spaces: code:factor that "
@@ -576,14 +568,6 @@ class StartFigures:
     gap_s: float  # the longest time between two requests
 
 
-class Outcome(WithText):
-    """Outcome of a published claim in a run."""
-
-    CONFIRMED = "confirmed"
-    REFUTED = "refuted"
-    INCONCLUSIVE = "inconclusive", "inconclusive here"
-
-
 class Region(WithText):
     """Position of an interval: above a limit, below it (for a ratio: below its inverse), within both, or across one."""
 
@@ -591,216 +575,3 @@ class Region(WithText):
     BELOW = "below", "the ratio {ratio} lies below {limit}"
     WITHIN = "within", "the ratio {ratio} lies within {limit}: equal"
     ACROSS = "across", "the interval of the ratio {ratio} reaches across {limit}"
-
-
-class ReasonCode(WithText):
-    """Reason for the outcome of a claim, or for the shape of a published figure; `Reason` has its numbers and names."""
-
-    INTERVAL = "interval", "{where}, {blocks:plural block}"
-    LEVEL = "level", "the interval of the mean ({low:.4g} to {high:.4g}) {where}"
-    FAILURES_IN_A_BLOCK = "failures-in-a-block", "{most:g} in one of {blocks:plural block}"
-    FEW_BLOCKS = "few-blocks", "{blocks:plural block}; an interval needs {needed:.0f}"
-    ZERO_HAS_NO_RATIO = "zero-has-no-ratio", "a value of zero has no ratio"
-    SOURCE_NOT_AT_HAND = "source-not-at-hand", "the source of {names} is not available"
-    NOT_SHIPPED = "not-shipped", "{first} does not have {others}"
-    NOT_MEASURED = "not-measured", "this run did not measure {side}"
-    EMULATED = "emulated", "the guest was emulated (TCG), so its values say nothing about KVM"
-    EMULATED_HARDWARE = (
-        "emulated-hardware",
-        "the hardware was emulated, so its values show that everything runs, not what it costs",
-    )
-    DIFFERENT_REQUESTS = "different-requests", "the two sides spent their CPU time on different numbers of requests"
-    TOO_FEW_CORES = (
-        "too-few-cores",
-        "the claim is about more than {about:plural core}, and the machine has {had:plural core}",
-    )
-    ONE_CORE_FOR_WORKERS = (
-        "one-core-for-workers",
-        "the claim is about more workers at once, and the machine has one core",
-    )
-    NO_FIGURE = "no-figure", "no usable value[ of {claim_side}]: {why}"
-    NO_COMPLETE_BLOCK = "no-complete-block", "no block has a usable value of every server and load"
-    LIMITED = "limited", "{trials:.0f} of {used:.0f} trials are client-limited or link-limited ({codes})"
-    FULL_LINK = "full-link", "the link of {names}, as published, was full in {trials:plural trial}"
-    WITHOUT_SERVERS = "without-servers", "without {names}, which this run skipped"
-    NOT_COMPARED = "not-compared", "the experimenter chooses how long a test lasts"
-    NO_SUCH_METRIC = "no-such-metric", "not measured here"
-    NO_SUCH_SERVER = "no-such-server", "this run has no {names}"
-    NO_SUCH_WORKLOAD = "no-such-workload", "no workload of this run sends that"
-    OTHER_TOOL = "other-tool", "the source used {first}, this run {others}"
-    OTHER_LINK = "other-link", "link {names} here"
-    SET_TO_A_MINUTE = "set-to-a-minute", "ours converted to one minute"
-
-
-@dataclass(frozen=True)
-class Reason:
-    """`values`: numbers by name; `names`: servers, environments, workloads, a link, or a column; `codes`: findings.
-
-    INTERVAL: `limit` (1: a direction; above 1: equal within this factor). LEVEL: `low`, `high`, `limit`.
-    FAILURES_IN_A_BLOCK: `most`, `blocks`. FEW_BLOCKS: `blocks`, `needed`. TOO_FEW_CORES: `about`, `had`. NO_FIGURE:
-    `side`, from 0; names: the metric. NOT_SHIPPED: names: the release, then its missing servers. NOT_MEASURED: `side`;
-    names: those absent, none where only the combination is. LIMITED: `trials` of `used`. FULL_LINK: `trials`; names:
-    the link. OTHER_TOOL: names: the source's tool, then this run's. OTHER_LINK: names: this run's link. NO_SUCH_SERVER:
-    names: the source's server. NOT_COMPARED: the experimenter chooses how long a test lasts.
-    """
-
-    code: ReasonCode
-    values: Mapping[str, float] = field(default_factory=dict)
-    names: tuple[str, ...] = ()
-    codes: tuple[Code, ...] = ()
-
-
-class EstimatorUsed(WithText):
-    """Estimator that condensed the blocks' figures into one; MEAN_FEWER_…: fewer blocks than the estimator needs."""
-
-    NONE = "none", "no value"
-    MEDIAN = "median", "median of {blocks}"
-    MEAN_OF_THREE = "mean-of-three"
-    TRIMMED_SIX = "trimmed-six", "six runs, best and worst dropped"
-    MEAN_FEWER_THAN_THREE = "mean-fewer-than-three", "mean of {blocks}, fewer than three"
-    MEAN_FEWER_THAN_SIX = "mean-fewer-than-six", "mean of {blocks}, fewer than six"
-    LOWEST = "lowest", "lowest of {blocks}"
-    HIGHEST = "highest", "highest of {blocks}"
-
-
-@dataclass(frozen=True)
-class Level:
-    """One figure of a side, condensed from its blocks' figures; `value` is None without figures."""
-
-    value: float | None = None
-    estimator: EstimatorUsed = EstimatorUsed.NONE
-    blocks: int = 0
-
-
-def _side(index: int) -> Callable[[tuple[ClaimSide, ...]], str | None]:
-    """A function that writes the names of one side of a claim as key=name, with + between several; None without that
-    side.
-    """
-
-    def names(sides: tuple[ClaimSide, ...]) -> str | None:
-        if index >= len(sides):
-            return None
-        names_by_key = sides[index].model_dump(exclude_none=True)
-        return " ".join(f"{key}={'+'.join(map(str, listed(names)))}" for key, names in names_by_key.items())
-
-    return names
-
-
-def _blocks_text(effects: tuple[BlockEffect, ...]) -> str:
-    ends = ((effect.block, effect.low, effect.mid, effect.high) for effect in effects)
-    return " ".join(":".join("" if value is None else f"{value!r}" for value in values) for values in ends)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClaimResult:
-    """One claim with its outcome."""
-
-    says: str = column("the claim in one sentence")
-    metric: str = column("column of trials, or value of a rate sweep")
-    unit: str = column("of a claim about one side: of the level", required=False)
-    sides: tuple[ClaimSide, ...] = columns(
-        Described(
-            doc="whose values: server, environment, workload, users; + between several", name="of", value=_side(0)
-        ),
-        Described(
-            doc="the side that it is compared with; empty of a claim about one side", name="over", value=_side(1)
-        ),
-    )
-    published: tuple[float, ...] = column(
-        "values that the source printed, separated by spaces",
-        value=lambda published: " ".join(f"{value:g}" for value in published),
-    )
-    levels: tuple[Level, ...]  # of its sides, in `unit`, the unit of the metric's column
-    published_ratio: float | None = column("their ratio", default=None)
-    ratio: Ratio | None = columns(  # `of` ÷ `over`
-        Described(doc="ratio as measured, or level", name="value", source="estimate.value"),
-        Described(doc="lower end of the interval of that", name="low", source="estimate.low"),
-        Described(doc="its upper end", name="high", source="estimate.high"),
-        default=None,
-    )
-    limited: bool = column("in every block the client or the link set a value", required=False, default=False)
-    blocks: int = column("blocks in which every side has a value", default=0)
-    outcome: Outcome = column("confirmed, refuted or inconclusive here", before="published")
-    region: Region | None = None  # where the interval of the ratio or level lies
-    reasons: tuple[Reason, ...] = column(
-        "codes of why, the one that decided first, separated by spaces", before="published", default=(),
-        value=lambda reasons: " ".join(dict.fromkeys(reason.code.value for reason in reasons)),
-    )  # fmt: skip
-    level: Ratio | None = None  # the mean, for a claim about one side, in `unit`
-    effects: tuple[BlockEffect, ...] = column(
-        "of each block its number, the value as low as findings and lost trials allow, as measured, and as high, with "
-        "colons; separated by spaces", value=_blocks_text, default=(),
-    )  # fmt: skip
-    rho_weights: tuple[float, ...] = columns(*_RHO_WEIGHTS, default=())
-    alpha: float | None = column(
-        "probability at which the interval was made: 0.05, or what a look may spend", name="level", most=1,
-        before="limited", default=None,
-    )  # fmt: skip
-
-    @property
-    def estimate(self) -> Estimate | None:
-        """The ratio of its two sides, or the level of its only one."""
-        return self.ratio or self.level
-
-
-class Shape(WithText):
-    """Whether a published figure compares with the first one of its group as in this run. FIRST: it is the first one;
-    ALONE: its group has no other figure.
-    """
-
-    SAME = "same", "same shape"
-    NOT_SAME = "not-same", "different shape"
-    INCONCLUSIVE = "inconclusive", "inconclusive here"
-    FIRST = "first", "the measure"
-    ALONE = "alone", ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunAnalysis:
-    """The analysis of a run."""
-
-    run_id: str
-    comparisons: tuple[Comparison, ...]
-    controls: tuple[ControlEffects, ...] = ()
-    counts: Mapping[Validity, int]  # validity → trials
-    attempts: int
-    planned: int
-    findings: Mapping[Code, int]  # code → trials that have it
-    blocks: int
-    boots: int = 1
-    margin: float
-    # the largest of any comparison's throughput, or of its tail in a run without throughput, a fraction
-    noise_floor: float | None = None
-    undeclared_differences: int
-    tuning_steps: TuningResult | None = None
-    # `operations`, `first_answers`: None without any
-    operations: tuple[OperationEffect, ...] | None = None
-    first_answers: tuple[StartFigures, ...] | None = None
-    claims: tuple[ClaimResult, ...]
-    searches: tuple[str, ...]  # workloads that search for a rate, which are not compared
-    complete: bool
-    emulated: bool  # a guest ran under software emulation
-    kvm_hardware: tuple[Hardware, ...] = ()  # what the hosts of the guests under KVM run on
-    unseen_hosts: tuple[str, ...] = ()  # guests whose KVM host the inventory does not name
-    one_boot: OneBoot | None = None  # why the run has one boot, where that is recorded
-    # what the embedded lab restarted between several boots, whose host it did not reboot
-    restarted: tuple[str, ...] | None = None
-
-    def comparison(self, scenario: Scenario, arm: Arm) -> Comparison | None:
-        """The comparison of one scenario on one arm; None where there is none."""
-        return next((c for c in self.comparisons if (c.scenario, c.arm) == (scenario, arm)), None)
-
-
-_ANALYSIS = TypeAdapter(RunAnalysis)
-
-
-def to_json(analysis: RunAnalysis) -> bytes:
-    """analysis.json; figures are rounded to the digits that every CPU computes alike."""
-    exact = _ANALYSIS.dump_json(analysis, exclude_none=True)
-    content = json.loads(exact, parse_float=lambda text: float(f"{float(text):.{DIGITS}g}"))
-    return json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n"
-
-
-def from_json(content: bytes | str) -> RunAnalysis:
-    """An analysis from its JSON. Raises pydantic.ValidationError."""
-    return _ANALYSIS.validate_json(content)

@@ -8,12 +8,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 
+from vmtoll.model.analysis import RunAnalysis
+from vmtoll.model.claim import ClaimResult
 from vmtoll.model.finding import Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.table import Cell, column, nested, rows
 from vmtoll.model.trial import Accelerator, Arm, Scenario
-from vmtoll.model.verdict import BlockEffect, ClaimResult, Judged, RunAnalysis, StepKind, Verdict
+from vmtoll.model.verdict import BlockEffect, Judged, StepKind, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from vmtoll.analysis.equality import machines_under_test
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.schema import fields, schema
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.errors import LoadError
 from vmtoll.model.facts import LABELS
-from vmtoll.model.verdict import RunAnalysis
 from vmtoll.publish.authors import Author
 from vmtoll.publish.seal import digest
 from vmtoll.report.tables import HOST_FACTS

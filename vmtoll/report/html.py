@@ -13,13 +13,14 @@ from vmtoll.analysis.exits import explained_exits
 from vmtoll.analysis.published import points
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.schema import side_figures
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.facts import kvm_hosts
 from vmtoll.model.finding import Code, Validity
 from vmtoll.model.hardware import foreign_kvm_module
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, TAIL, THROUGHPUT
 from vmtoll.model.trial import CROSSCHECK, Accelerator, Arm
-from vmtoll.model.verdict import Comparison, RunAnalysis, Verdict
+from vmtoll.model.verdict import Comparison, Verdict
 from vmtoll.report import charts, words
 from vmtoll.report.capacity import section as capacity_section
 from vmtoll.report.density import section as density_section

@@ -1,7 +1,7 @@
 """What a run says first if it compares no environments: how many guests a host carries, or when one serves."""
 
 from vmtoll.analysis.run import Run
-from vmtoll.model.verdict import RunAnalysis
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.report import density, words
 
 

@@ -21,8 +21,8 @@ from traitlets.config import Config
 
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.files import replacing
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.errors import LoadError
-from vmtoll.model.verdict import RunAnalysis
 from vmtoll.paths import PROJECT
 from vmtoll.report.charts import draw_all
 from vmtoll.report.page import environment, link_terms

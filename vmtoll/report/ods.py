@@ -23,9 +23,9 @@ import pandas as pd
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.schema import Fields, names
 from vmtoll.files import replacing
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.columns import COLUMNS, flat
 from vmtoll.model.table import Cell
-from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report import tables
 from vmtoll.report.words import sentence
 

@@ -12,11 +12,12 @@ from markupsafe import Markup
 from vmtoll.analysis.claims import count_outcomes
 from vmtoll.analysis.published import Point, points
 from vmtoll.analysis.run import Run
+from vmtoll.model.analysis import RunAnalysis
+from vmtoll.model.claim import Outcome
 from vmtoll.model.facts import HostFacts, kvm_hosts
 from vmtoll.model.finding import Validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.trial import Accelerator, Arm
-from vmtoll.model.verdict import Outcome, RunAnalysis
 from vmtoll.report import charts, words
 from vmtoll.report.page import environment, inline_svg, write
 from vmtoll.report.panels import measured_arms

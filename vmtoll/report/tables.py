@@ -12,6 +12,7 @@ from vmtoll.analysis.histograms import merged_percentiles
 from vmtoll.analysis.limiters import limiter
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.schema import names
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.columns import COLUMNS, flat_scenario
 from vmtoll.model.facts import LABELS
 from vmtoll.model.finding import FINDINGS, Code, FindingKind, Role, Validity
@@ -19,7 +20,7 @@ from vmtoll.model.percentiles import FEWEST
 from vmtoll.model.runtime import runtime_text
 from vmtoll.model.table import Cell, columns_of
 from vmtoll.model.trial import CROSSCHECK, Arm, Scenario, TrialRecord
-from vmtoll.model.verdict import RunAnalysis, Share
+from vmtoll.model.verdict import Share
 from vmtoll.model.verdict_columns import claim_rows, effect_rows, verdict_rows
 from vmtoll.report.plot import usable_trials
 from vmtoll.report.words import DASH, scenario_labels

@@ -8,9 +8,10 @@ from rich.text import Text
 
 from vmtoll.analysis.claims import count_outcomes
 from vmtoll.analysis.run import Run
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, METRICS, TAIL, THROUGHPUT, Metric
 from vmtoll.model.trial import Arm
-from vmtoll.model.verdict import Comparison, Kind, RunAnalysis, Verdict
+from vmtoll.model.verdict import Comparison, Kind, Verdict
 from vmtoll.report import words
 from vmtoll.report.density import sentences
 from vmtoll.report.leading import leading_text

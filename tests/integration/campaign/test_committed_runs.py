@@ -14,9 +14,11 @@ from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.campaign.effects import Figures, campaign_figures
 from vmtoll.campaign.store import partition
+from vmtoll.model.analysis import RunAnalysis
+from vmtoll.model.claim import Outcome
 from vmtoll.model.finding import Code
 from vmtoll.model.trial import Arm
-from vmtoll.model.verdict import Judged, Kind, Outcome, RunAnalysis, Verdict
+from vmtoll.model.verdict import Judged, Kind, Verdict
 from vmtoll.model.verdict_columns import claim_rows, comparisons, effect_rows, verdict_rows
 from vmtoll.paths import PROJECT
 from vmtoll.publish import tables

@@ -19,8 +19,8 @@ from vmtoll.campaign.compaction import Compaction, compact
 from vmtoll.campaign.effects import campaign_figures
 from vmtoll.campaign.store import _WRITERS, add_run, has_run, partition
 from vmtoll.cli import app
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.errors import LoadError, UserError
-from vmtoll.model.verdict import RunAnalysis
 from vmtoll.paths import PROJECT
 
 BEDS, TABLES, MEMORY_MB = 6, 8, 300

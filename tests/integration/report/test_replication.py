@@ -22,12 +22,12 @@ from vmtoll.analysis.published import (
 )
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.selection import select_trials
+from vmtoll.model.claim import EstimatorUsed, Reason, ReasonCode, Shape
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.finding import Code
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.run import Manifest
 from vmtoll.model.trial import Accelerator, Arm, ClientPlace, Scenario, TrialRecord
-from vmtoll.model.verdict import EstimatorUsed, Reason, ReasonCode, Shape
 from vmtoll.model.workload import ClosedWorkload, listed
 from vmtoll.spec.experiment import load
 

@@ -12,7 +12,7 @@ from tests.support.synthetic_run import Truth, share_load
 from vmtoll.analysis.published import points
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
-from vmtoll.model.verdict import Outcome
+from vmtoll.model.claim import Outcome
 from vmtoll.report.charts.claims import draw
 from vmtoll.report.html import write_report
 from vmtoll.report.notebook import execute

@@ -8,9 +8,10 @@ import pytest
 from tests.support.synthetic_run import Truth, make_run
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.metric import HOST_CPU, THROUGHPUT
 from vmtoll.model.trial import Arm, from_json, to_json
-from vmtoll.model.verdict import Kind, RunAnalysis
+from vmtoll.model.verdict import Kind
 from vmtoll.report import words
 from vmtoll.report.html import render
 from vmtoll.report.terminal import rows_of, summary

@@ -13,11 +13,12 @@ from tests.support.synthetic_run import Row, Truth, failed_trial, share_load, wi
 from vmtoll.analysis.claims import Expected, count_outcomes, decide, estimate, judge_claims, measure
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.selection import SWEEPS, column_of, figures_of_side, select_trials
+from vmtoll.model.claim import ClaimResult, EstimatorUsed, Level, Outcome, ReasonCode
 from vmtoll.model.experiment import ClaimSide, Estimator
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.trial import Accelerator, Arm, TrialRecord
-from vmtoll.model.verdict import ClaimResult, Estimate, EstimatorUsed, Level, Outcome, ReasonCode, Region
+from vmtoll.model.verdict import Estimate, Region
 from vmtoll.statistics.series import INDEPENDENT
 
 CONFIRMED, REFUTED, INCONCLUSIVE = Outcome

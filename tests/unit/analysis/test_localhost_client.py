@@ -8,9 +8,10 @@ from tests.support.page_text import section
 from tests.support.synthetic_run import CLOSED_LOOP, Row, Truth, make_run
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.note import ClientOnSameMachine
 from vmtoll.model.trial import ClientPlace
-from vmtoll.model.verdict import Kind, RunAnalysis
+from vmtoll.model.verdict import Kind
 from vmtoll.report.html import render
 
 

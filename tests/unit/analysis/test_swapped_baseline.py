@@ -25,10 +25,11 @@ from tests.support.synthetic_run import (
 )
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.metric import METRICS
 from vmtoll.model.note import Attained, ClientTime, CrosscheckDisagrees, Note, OwnRates
-from vmtoll.model.verdict import BlockEffect, Comparison, Doubt, Estimate, Kind, RunAnalysis, Verdict
+from vmtoll.model.verdict import BlockEffect, Comparison, Doubt, Estimate, Kind, Verdict
 
 BROKEN, TIED = 5, 51  # see `mishaps`; a run with two causes of doubt of one size
 SEEDS = (*range(16), TIED)

@@ -11,18 +11,10 @@ from tests.support.tuning_run import LEVELS, TuningTruth, make_tuning
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.tuning_steps import tuning_steps
 from vmtoll.analysis.verdict import analyse
+from vmtoll.model.analysis import from_json, to_json
 from vmtoll.model.finding import Code, Role
 from vmtoll.model.trial import Accelerator, Arm
-from vmtoll.model.verdict import (
-    Kind,
-    StepKind,
-    StepMetric,
-    TuningResult,
-    TuningStep,
-    VerdictReason,
-    from_json,
-    to_json,
-)
+from vmtoll.model.verdict import Kind, StepKind, StepMetric, TuningResult, TuningStep, VerdictReason
 
 pytestmark = pytest.mark.slow
 

@@ -15,9 +15,10 @@ from tests.support.verdicts import GUEST, ends, verdict
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.until import comparisons_at_look, look_at
 from vmtoll.analysis.verdict import analyse
+from vmtoll.model.claim import Outcome
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.until import ComparisonState, Look, Stop
-from vmtoll.model.verdict import DIFFERENT, Kind, Outcome, VerdictReason
+from vmtoll.model.verdict import DIFFERENT, Kind, VerdictReason
 from vmtoll.paths import PROJECT
 from vmtoll.report.html import render
 from vmtoll.report.words import ending_text

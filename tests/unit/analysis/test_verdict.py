@@ -24,10 +24,11 @@ from tests.support.synthetic_run import (
 from tests.support.verdicts import GUEST, ends, judge_run, notes, ratio, the_note, verdict
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse, write_analysis
+from vmtoll.model.analysis import from_json, to_json
 from vmtoll.model.finding import Code, Finding, Role, Validity
 from vmtoll.model.note import ClientTime, ControlDiffers, FewBlocks, NoControl
 from vmtoll.model.trial import Accelerator, Arm
-from vmtoll.model.verdict import Cause, Kind, VerdictReason, from_json, to_json
+from vmtoll.model.verdict import Cause, Kind, VerdictReason
 
 pytestmark = pytest.mark.slow
 

@@ -12,10 +12,11 @@ from tests.support.synthetic_run import Truth, make_run, rate_load
 from tests.unit.report.test_words import SNAPSHOTS
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
+from vmtoll.model.analysis import from_json, to_json
 from vmtoll.model.errors import LoadError
 from vmtoll.model.first_answer import GuestStart, StartRecord, UnitWait, Way
 from vmtoll.model.trial import Accelerator
-from vmtoll.model.verdict import Estimate, StartFigures, from_json, to_json
+from vmtoll.model.verdict import Estimate, StartFigures
 from vmtoll.report import charts, html, terminal, words
 from vmtoll.runs.folder import STARTS
 

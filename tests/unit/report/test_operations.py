@@ -13,9 +13,10 @@ from tests.support.synthetic_run import Row, Truth, make_run, rate_load
 from tests.unit.report.test_words import SNAPSHOTS
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
+from vmtoll.model.analysis import from_json, to_json
 from vmtoll.model.operation import MigrationFigures, OperationTimes
 from vmtoll.model.trial import Arm, TrialRecord
-from vmtoll.model.verdict import Estimate, from_json, to_json
+from vmtoll.model.verdict import Estimate
 from vmtoll.report import charts, html, terminal, words
 
 PAUSE = {"of": "kvm-default", "do": "pause", "for_s": 0.4, "at_s": 2}

@@ -14,6 +14,7 @@ from vmtoll.analysis.published import Point, figures
 from vmtoll.capacity.limits import Limit
 from vmtoll.capacity.planner import Assumption
 from vmtoll.model.change import Change
+from vmtoll.model.claim import ClaimResult, EstimatorUsed, Level, Outcome, Reason, ReasonCode, Shape
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.hardware import Hardware
@@ -25,17 +26,10 @@ from vmtoll.model.trial import Accelerator, Arm, Scenario
 from vmtoll.model.until import Stop
 from vmtoll.model.verdict import (
     Cause,
-    ClaimResult,
     Doubt,
     Estimate,
-    EstimatorUsed,
     Kind,
-    Level,
-    Outcome,
-    Reason,
-    ReasonCode,
     Region,
-    Shape,
     Share,
     SideCounts,
     StepKind,

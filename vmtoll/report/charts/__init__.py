@@ -9,7 +9,7 @@ import pkgutil
 from collections.abc import Callable, Collection, Iterator
 
 from vmtoll.analysis.run import Run
-from vmtoll.model.verdict import RunAnalysis
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.report.plot import Chart, style
 
 FIRST = "overhead-1"  # the chart of the headline's metric, if it has one

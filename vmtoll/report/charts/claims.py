@@ -1,7 +1,9 @@
 """The claims of a published experiment: each ratio as published, and as measured here with its interval."""
 
 from vmtoll.analysis.run import Run
-from vmtoll.model.verdict import ClaimResult, Estimate, Outcome, RunAnalysis
+from vmtoll.model.analysis import RunAnalysis
+from vmtoll.model.claim import ClaimResult, Outcome
+from vmtoll.model.verdict import Estimate
 from vmtoll.report.plot import GUESTS, INK, SOFT, Chart, SeriesStyle, legend, log_axis, new_figure, row_axis
 from vmtoll.report.words import published_text
 

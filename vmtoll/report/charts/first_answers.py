@@ -1,8 +1,9 @@
 """Starts of guests up to the first answer, as bars of their parts."""
 
 from vmtoll.analysis.run import Run
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.first_answer import PARTS
-from vmtoll.model.verdict import RunAnalysis, StartFigures
+from vmtoll.model.verdict import StartFigures
 from vmtoll.report.plot import (
     BLUE,
     GUESTS,

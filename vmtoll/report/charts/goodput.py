@@ -5,9 +5,9 @@ from matplotlib.axes import Axes
 
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.selection import KNEE
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.finding import Code, Role
 from vmtoll.model.trial import CROSSCHECK, TrialRecord
-from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.panels import PanelGroup, curves, each_arm, every_trial, grid, line_legend, panel_groups, sweep_curve
 from vmtoll.report.plot import INK, SOFT, Chart, latency_axis, load_axis, log_axis, plain_axis
 from vmtoll.report.words import duration

@@ -14,9 +14,9 @@ from vmtoll.capacity.estimate import ByEnd, Estimate
 from vmtoll.capacity.objective import Slo
 from vmtoll.capacity.planner import default_slo
 from vmtoll.capacity.rate_sweep import rate_sweeps
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.trial import Arm, MachineKind
-from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.capacity import consolidation_text, slo_text
 from vmtoll.report.panels import curve_with_bars, stack
 from vmtoll.report.plot import INK, Chart, SeriesStyle, arm_style, latency_axis, legend, log_axis, plain_axis, set_ticks

@@ -12,8 +12,8 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
 
 from vmtoll.analysis.run import Run
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.trial import Arm, TrialRecord
-from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.panels import PanelGroup, arm_suffix, grid, single_loads
 from vmtoll.report.plot import INK, Chart, SeriesStyle, arm_style, latency_axis, usable_trials
 from vmtoll.report.words import duration

@@ -4,8 +4,8 @@ import numpy as np
 
 from vmtoll.analysis.histograms import COLUMNS, PERCENTILES, merged_percentiles
 from vmtoll.analysis.run import Run
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.metric import Loop
-from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.panels import latencies, shown_labels
 from vmtoll.report.plot import Chart, arm_style, legend, new_figure, row_axis, value_axis
 

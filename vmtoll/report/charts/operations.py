@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from vmtoll.analysis.run import Run
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.trial import Arm, Scenario
-from vmtoll.model.verdict import OperationEffect, RunAnalysis
+from vmtoll.model.verdict import OperationEffect
 from vmtoll.report.panels import shown_labels, stack
 from vmtoll.report.plot import BAND, Chart, arm_style, latency_axis, legend, usable_trials
 from vmtoll.report.words import duration

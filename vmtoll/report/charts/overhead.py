@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 
 from vmtoll.analysis.run import Run
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.metric import METRICS, Metric
-from vmtoll.model.verdict import Comparison, Estimate, Kind, RunAnalysis, Verdict
+from vmtoll.model.verdict import Comparison, Estimate, Kind, Verdict
 from vmtoll.report.panels import shown_labels
 from vmtoll.report.plot import BAND, BLUE, CROWDED, INK, Chart, arm_style, log_ticks, new_figure, row_axis, set_ticks
 from vmtoll.report.words import (

@@ -5,7 +5,7 @@ from matplotlib.ticker import FixedLocator, PercentFormatter
 
 from vmtoll.analysis.histograms import Floats
 from vmtoll.analysis.run import Run
-from vmtoll.model.verdict import RunAnalysis
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.report.panels import PanelGroup, distributions, each_arm, grid, line_legend, single_loads
 from vmtoll.report.plot import Chart, latency_axis, set_ticks
 from vmtoll.report.words import duration

@@ -6,8 +6,8 @@ import numpy as np
 
 from vmtoll.analysis.run import Run
 from vmtoll.capacity.scaling import GUESTS, LevelKind, Scaling, scalings
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.trial import Arm
-from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.capacity import scaling_text
 from vmtoll.report.panels import grid
 from vmtoll.report.plot import GUESTS as COLOURS

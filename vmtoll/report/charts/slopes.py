@@ -3,9 +3,9 @@
 import pandas as pd
 
 from vmtoll.analysis.run import Run
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.metric import TAIL, THROUGHPUT
 from vmtoll.model.trial import CROSSCHECK, Arm
-from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.panels import PanelGroup, arm_suffix, grid, single_loads
 from vmtoll.report.plot import SOFT, Chart, arm_style, latency_axis, log_axis, scatter, usable_trials
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from vmtoll.analysis.run import Run
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.finding import Role
 from vmtoll.model.metric import THROUGHPUT, Loop
 from vmtoll.model.trial import CROSSCHECK, MachineKind
-from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.panels import shown_labels
 from vmtoll.report.plot import GUESTS, SKY, Chart, Lane, SeriesStyle, lanes_of, strip_chart
 from vmtoll.report.words import labels_of

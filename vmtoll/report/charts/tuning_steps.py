@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 
 from vmtoll.analysis.run import Run
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.metric import HOST_CPU, TAIL, THROUGHPUT, Loop, Metric, loop_of
 from vmtoll.model.trial import Arm, Scenario
-from vmtoll.model.verdict import Kind, RunAnalysis, StepKind, StepMetric, TuningResult, TuningStep
+from vmtoll.model.verdict import Kind, StepKind, StepMetric, TuningResult, TuningStep
 from vmtoll.report.plot import BLUE, GUESTS, INK, SOFT, Chart, SeriesStyle, legend, new_figure, row_axis, short_number
 from vmtoll.report.words import METRIC_LABELS, amount_text, number, platform_text, scenario_labels, signed, step_text
 

@@ -9,11 +9,12 @@ from vmtoll.analysis.availability import availability
 from vmtoll.analysis.equality import DECISIVE, machine_facts, scenario_facts
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.load import LoadKind
 from vmtoll.model.metric import METRICS, THROUGHPUT, Metric
 from vmtoll.model.trial import Arm, MachineKind, Scenario, TrialRecord
-from vmtoll.model.verdict import Comparison, Kind, RunAnalysis, Verdict, VerdictReason
+from vmtoll.model.verdict import Comparison, Kind, Verdict, VerdictReason
 from vmtoll.report import words
 from vmtoll.report.explorer.machines import environment_of, platform
 from vmtoll.runs.folder import runs_in

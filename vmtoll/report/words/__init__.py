@@ -6,8 +6,8 @@ Nothing reads these texts back: code decides by the enums and numbers that they 
 # mypy: implicit-reexport
 # ruff: noqa: F401, F403
 
+from vmtoll.model.claim import Outcome, Shape
 from vmtoll.model.message import *
-from vmtoll.model.verdict import Outcome, Shape
 from vmtoll.report.words.claims import *
 from vmtoll.report.words.glossary import *
 from vmtoll.report.words.headline import *

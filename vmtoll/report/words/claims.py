@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from vmtoll.analysis.published import Point, PublishedFigure
+from vmtoll.model.claim import ClaimResult, EstimatorUsed, Reason, ReasonCode, Shape
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.message import message, percent, plural, ratio
-from vmtoll.model.verdict import ClaimResult, EstimatorUsed, Reason, ReasonCode, Region, Shape
+from vmtoll.model.verdict import Region
 from vmtoll.report.words.terms import ratio_text
 
 ReasonedResult = ClaimResult | Point  # the results that have reasons

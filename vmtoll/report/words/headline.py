@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from vmtoll.analysis.claims import count_outcomes
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.finding import Validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.message import message, percent, plural
@@ -11,7 +12,7 @@ from vmtoll.model.metric import CPU, HOST_CPU, TAIL, THROUGHPUT, Metric
 from vmtoll.model.run import Manifest
 from vmtoll.model.trial import METAL, Accelerator, Arm, Scenario
 from vmtoll.model.until import Look
-from vmtoll.model.verdict import DECIDED, DIFFERENT, Comparison, Kind, RunAnalysis, SideCounts, Verdict
+from vmtoll.model.verdict import DECIDED, DIFFERENT, Comparison, Kind, SideCounts, Verdict
 from vmtoll.report.words.glossary import GLOSSARY
 from vmtoll.report.words.terms import METRIC_LABELS, labels_of
 from vmtoll.report.words.verdicts import (

@@ -7,11 +7,12 @@ from itertools import chain
 
 from vmtoll.analysis.equality import OPEN_STATUSES, equality
 from vmtoll.analysis.run import Run
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.finding import FINDINGS, Code
 from vmtoll.model.message import percent, plural
 from vmtoll.model.note import FewBlocks, OwnRates
 from vmtoll.model.trial import MachineKind
-from vmtoll.model.verdict import COUNTED, DIFFERENT, Cause, Comparison, Doubt, Kind, RunAnalysis, Verdict, VerdictReason
+from vmtoll.model.verdict import COUNTED, DIFFERENT, Cause, Comparison, Doubt, Kind, Verdict, VerdictReason
 from vmtoll.report.words.verdicts import FINDINGS_LIMIT, Naming, because_text, note_text, sides_of
 from vmtoll.statistics.thresholds import MIN_BLOCKS, MIN_BOOTS
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.finding import Code
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.load import Load
@@ -28,7 +29,6 @@ from vmtoll.model.verdict import (
     Judged,
     Kind,
     PercentileLevel,
-    RunAnalysis,
     Share,
     TrialShare,
     TuningStep,
