@@ -1,5 +1,6 @@
 """Every committed run: what a reader makes of its tables is what its report says."""
 
+import html
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -23,6 +24,8 @@ from vmtoll.model.verdict_columns import claim_rows, comparisons, effect_rows, v
 from vmtoll.paths import PROJECT
 from vmtoll.publish import tables
 from vmtoll.publish.intervals import recompute, recompute_claims
+from vmtoll.report.html import render
+from vmtoll.report.terminal import rows_of, summary
 
 GUEST = Arm("kvm-default")
 RUNS = committed_runs()
@@ -71,6 +74,19 @@ def test_a_campaign_of_one_test_bed_says_what_its_run_says(
             assert ours.estimate.value == pytest.approx(theirs.estimate.value, rel=1e-12)
             assert effect.verdict.estimate.value == pytest.approx(theirs.estimate.value, rel=1e-12)
             assert (ours.estimate.low, ours.estimate.high) == (theirs.estimate.low, theirs.estimate.high)
+
+
+NUMBER = re.compile(r"\d[\d,.]*(?:×|%|/s| µs| ms)")  # with its unit
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.parent.name)
+def test_each_number_on_the_terminal_is_in_the_report(run: Path, analyses: Mapping[Path, RunAnalysis]) -> None:
+    loaded, analysis = load_run(run), analyses[run]
+    said = " ".join(summary(loaded, analysis, rows_of(analysis)).plain.split())
+    page = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", render(loaded, analysis))).split())
+    numbers = set(NUMBER.findall(said))
+    assert numbers
+    assert numbers - set(NUMBER.findall(page)) == set()
 
 
 def write(analysis: RunAnalysis, folder: Path) -> None:

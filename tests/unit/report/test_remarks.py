@@ -40,6 +40,8 @@ MANY: list[dict[str, Any]] = [
     {"doubts": DOUBTED, "notes": (FewBlocks(6),)},
     {"kind": Kind.NOT_JUDGED, "because": VerdictReason.NO_FIGURE},
     {"kind": Kind.UNDECIDED, "because": VerdictReason.LIMIT},
+    {"doubts": (LOST,)},
+    NOISE,
 ]
 ROWS: dict[str, list[dict[str, Any]]] = {
     "what explains most comes first, and once": [{"doubts": (STEAL,)}, {"doubts": (replace(STEAL, size=1.02), LOST)}],

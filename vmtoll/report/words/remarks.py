@@ -1,6 +1,5 @@
 """Remarks on a run: what its verdicts depend on, and what its reader can do next."""
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -8,17 +7,26 @@ from itertools import chain
 from vmtoll.analysis.equality import OPEN_STATUSES, equality
 from vmtoll.analysis.run import Run
 from vmtoll.model.analysis import RunAnalysis
-from vmtoll.model.finding import FINDINGS, Code
+from vmtoll.model.finding import Code
 from vmtoll.model.message import percent, plural
 from vmtoll.model.note import FewBlocks, OwnRates
 from vmtoll.model.trial import MachineKind
-from vmtoll.model.verdict import COUNTED, DIFFERENT, Cause, Comparison, Doubt, Kind, Verdict, VerdictReason
-from vmtoll.report.words.verdicts import FINDINGS_LIMIT, Naming, because_text, note_text, sides_of
+from vmtoll.model.verdict import Cause, Comparison, Kind, Verdict, VerdictReason
+from vmtoll.report.words.verdicts import (
+    FINDINGS_LIMIT,
+    Naming,
+    because_text,
+    doubtful_text,
+    explained_share,
+    metric_text,
+    note_text,
+    sides_of,
+)
 from vmtoll.statistics.thresholds import MIN_BLOCKS, MIN_BOOTS
 
 MOST_REMARKS = 5
-_MOST_DOUBTS = 3
-_LEAST_EXPLAINED = 0.01  # of a difference; a cause that explains less matters to no verdict
+_MOST_DOUBTS = 2
+_LEAST_EXPLAINED = 0.01  # of a difference; less matters to no verdict
 Row = tuple[Comparison, Verdict]
 
 
@@ -28,41 +36,25 @@ def remarks(run: Run, rows: Sequence[Row]) -> list[str]:
     """
     sides = sides_of(comparison for comparison, _ in rows)
     remark_groups = [
-        _doubts(rows), _not_judged(rows, sides), _undecided(rows), _undeclared(run), _few_blocks(rows),
+        _doubts(rows, sides), _not_judged(rows, sides), _undecided(rows), _undeclared(run), _few_blocks(rows),
         _rates(rows, sides),
     ]  # fmt: skip
     return list(chain.from_iterable(remark_groups))[:MOST_REMARKS]
 
 
-def _doubts(rows: Sequence[Row]) -> list[str]:
-    largest: dict[Code | Cause, tuple[float, str]] = {}
-    for comparison, verdict in rows:
-        for doubt in verdict.doubts:
-            share = _explained(verdict, doubt) if doubt.size >= FINDINGS_LIMIT else 0.0
-            if share >= max(_LEAST_EXPLAINED, largest.get(doubt.cause, (0.0, ""))[0]):
-                largest[doubt.cause] = share, _doubt(doubt, share, comparison.scenario.server)
-    return [line for _, line in sorted(largest.values(), key=lambda item: -item[0])][:_MOST_DOUBTS]
-
-
-def _explained(verdict: Verdict, doubt: Doubt) -> float:
-    """The share of the log ratio that a doubt can explain, at most 1.
-
-    It is 0 unless the sides differ or findings leave the verdict open.
+def _doubts(rows: Sequence[Row], sides: Naming) -> list[str]:
+    """What the doubts of single verdicts can explain, as the report says it, the most doubtful verdict first; none that
+    names no further cause.
     """
-    if verdict.estimate is None or not (verdict.kind in DIFFERENT or verdict.because is VerdictReason.FINDINGS):
-        return 0.0
-    log_ratio = abs(math.log(verdict.estimate.value))
-    return min(1.0, math.log(doubt.size) / log_ratio) if log_ratio else 1.0
-
-
-def _doubt(doubt: Doubt, share: float, server: str) -> str:
-    """`steal (the hypervisor took …) can explain at most 5.2% of a difference (nginx)`, `4 lost trials can …`."""
-    cause, count = doubt.cause, doubt.baseline + doubt.compared
-    if isinstance(cause, Cause):
-        name = plural(count, cause.text) if cause in COUNTED else cause.text
-    else:
-        name = f"{cause} ({FINDINGS[cause].meaning})"
-    return f"{name} can explain {'all' if share == 1 else f'at most {percent(share)}'} of {server}'s difference"
+    named, lines = set[Code | Cause](), []
+    for comparison, verdict in sorted(rows, key=lambda row: -explained_share(row[1])):
+        causes = {doubt.cause for doubt in verdict.doubts if doubt.size >= FINDINGS_LIMIT}
+        if explained_share(verdict) >= _LEAST_EXPLAINED and not causes <= named:
+            metric = metric_text(verdict.metric, comparison.scenario.load)
+            text = doubtful_text(verdict, sides(comparison), causes - named)
+            named |= causes
+            lines.append(f"{comparison.scenario.server}, {metric}: {text}")
+    return lines[:_MOST_DOUBTS]
 
 
 def _not_judged(rows: Sequence[Row], sides: Naming) -> Iterator[str]:

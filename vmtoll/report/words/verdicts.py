@@ -1,11 +1,11 @@
 """Verdicts in words: the direction and the size first, then the interval, then the doubts."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 
 from vmtoll.model.analysis import RunAnalysis
-from vmtoll.model.finding import Code
+from vmtoll.model.finding import FINDINGS, Code
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.load import Load
 from vmtoll.model.message import message, number, percent, plural, ratio, several, spread
@@ -167,8 +167,7 @@ def undecided_text(judged: Judged, sides: Sides) -> str:
         case VerdictReason.LIMIT:
             return f"{_limited_text(judged)}, not the server, set the value in every block"
         case VerdictReason.FINDINGS:
-            size = _ratio(judged)
-            return f"{size} without the findings, which leave it open: {doubts_text(judged, sides)}"
+            return doubtful_text(judged, sides)
     detectable = judged.detectable
     parts = []
     if judged.noise_floor and judged.blocks_range and _least_factor(judged.blocks_range) >= _CLEAR:
@@ -299,31 +298,50 @@ def trials_text(side: TrialShare) -> str:
 # ---- what is in doubt
 
 
-def doubts_text(judged: Judged, sides: Sides) -> str:
-    """What widens a comparison, the largest three first: `background-cpu on the guest, second attempts: 2 on metal`."""
+def doubts_text(judged: Judged, sides: Sides, explained: Container[Code | Cause] = ()) -> str:
+    """What widens a comparison, the largest three first: `background-cpu on the guest, second attempts: 2 on metal`.
+
+    `explained`: findings whose meaning is added.
+    """
     shown = [doubt for doubt in judged.doubts if doubt.size >= FINDINGS_LIMIT][:_SHOWN_DOUBTS]
-    return ", ".join(_doubt(doubt, sides) for doubt in shown) or "findings"
+    return ", ".join(_doubt(doubt, sides, explained) for doubt in shown) or "findings"
+
+
+def explained_share(judged: Judged) -> float:
+    """How much of a difference, in logarithms, the doubts can explain at most, from 0 to 1.
+
+    It is 0 where that is negligible, and unless the sides differ or findings leave the comparison open.
+    """
+    total, estimate = math.prod(doubt.size for doubt in judged.doubts), judged.estimate
+    is_open = judged.because is VerdictReason.FINDINGS
+    if estimate is None or total < FINDINGS_LIMIT or not (judged.kind in DIFFERENT or is_open):
+        return 0.0
+    size = abs(math.log(estimate.value))
+    return 1.0 if is_open or not size else min(math.log(total) / size, 1.0)
+
+
+def doubtful_text(judged: Judged, sides: Sides, explained: Container[Code | Cause] = ()) -> str:
+    """What the doubts can explain of a difference, or leave open: for a comparison with an `explained_share`."""
+    doubts = doubts_text(judged, sides, explained)
+    if judged.because is VerdictReason.FINDINGS:
+        return f"{_ratio(judged)} without the findings, which leave it open: {doubts}"
+    return f"at most {percent(explained_share(judged))} of the difference can come from {doubts}"
 
 
 def explained_text(judged: Judged, sides: Sides, least: float = 0.0) -> str:
     """How much of a decided difference the doubts can explain at most; empty if negligible, or less than `least`, a
     fraction.
     """
-    total = math.prod(doubt.size for doubt in judged.doubts)
-    estimate = judged.estimate
-    if judged.kind not in DIFFERENT or estimate is None or total < FINDINGS_LIMIT or estimate.value == 1:
-        return ""
-    share = math.log(total) / abs(math.log(estimate.value))
-    if share < least:
-        return ""
-    return f"{doubts_text(judged, sides)} can explain at most {percent(min(share, 1.0))} of the difference"
+    is_said = judged.kind in DIFFERENT and explained_share(judged) > 0 and explained_share(judged) >= least
+    return doubtful_text(judged, sides) if is_said else ""
 
 
-def _doubt(doubt: Doubt, sides: Sides) -> str:
+def _doubt(doubt: Doubt, sides: Sides, explained: Container[Code | Cause]) -> str:
     cause = doubt.cause
     named = [(n, side) for side, n in ((sides.baseline, doubt.baseline), (sides.compared, doubt.compared)) if n]
     if not isinstance(cause, Cause):
-        return f"{cause} {' and '.join(f'on {side}' for _, side in named)}".strip()
+        name = f"{cause} ({FINDINGS[cause].meaning})" if cause in explained else str(cause)
+        return f"{name} {' and '.join(f'on {side}' for _, side in named)}".strip()
     name = several(cause.text) if cause in COUNTED else cause.text
     return f"{name}: {' and '.join(f'{count} on {side}' for count, side in named)}" if named else name
 
