@@ -51,7 +51,7 @@ def _arm(context: Context, arm: Arm) -> str:
 
 # Entry of the glossary → the words that link to it.
 TERMS = {
-    "block": r"blocks?", "interval": "interval that decided", "equivalent": "equivalent", "undecided": "undecided",
+    "block": r"blocks?", "interval": "interval of the ratio", "equivalent": "equivalent", "undecided": "undecided",
     "noise-floor": "A/A difference", "aa-arm": "A/A (?:arm|control)", "bound": "at least", "p99": "p99",
     "closed-loop": "closed loop", "open-loop": "open (?:loop|load)", "goodput": "goodput", "holm": "Holm",
     "boot": "one boot", "suspect": "suspect", "invalid": "invalid", "confirmed": "confirmed", "refuted": "refuted",

@@ -113,7 +113,7 @@ def test_kvm_on_emulated_hardware_is_reported(name: str, tmp_path: Path) -> None
 
 def test_terms_of_the_outputs_link_to_the_glossary(pages: Mapping[str, Path]) -> None:
     text = pages["metal_vs_kvm"].read_text(encoding="utf-8")
-    for term, words in {"interval": "interval that decided", "suspect": "suspect"}.items():
+    for term, words in {"interval": "interval of the ratio", "suspect": "suspect"}.items():
         assert f'<a href="#term-{term}">{words}</a>' in text
         assert f'<dt id="term-{term}">' in text
 

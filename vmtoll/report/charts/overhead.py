@@ -89,7 +89,7 @@ def _forest(
 
 def _how_to_read(verdicts: Sequence[Verdict], margin: float) -> str:
     text = (
-        " The mark is the mean of the blocks. The bar is the interval that decided, widened for disturbed trials."
+        " The mark is the mean of the blocks. The bar is the interval of the ratio, widened for disturbed trials."
         f" The grey band is ±{percent(margin)}: negligible."
     )
     if any(verdict.noise_floor is not None for verdict in verdicts):

@@ -130,7 +130,7 @@ function scenariosView(s) {
   const shown = s.has("all") ? matching : matching.slice(0, MOST);
   const all = site.runs.reduce((sum, run) => sum + run.rows.length, 0);
   const caption = ["One row per server, load and environment. Figures are medians over the trials that are not ", term("invalid", "invalid"),
-    "; verdicts compare with the baseline of the run, ", term("block", "block by block"), ", with the ", term("interval", "interval"), " that decided in parentheses."];
+    "; verdicts compare with the baseline of the run, ", term("block", "block by block"), ", with the ", term("interval", "interval"), " of the ratio in parentheses."];
   return ["Scenarios", `${matching.length} of ${plural(all, "row")}`, shown.length > 0 && [
     table(caption, ["Scenario", "Environment", ...Object.keys(COLUMNS), "Trials"],
       [[null, shown.map((pair) => scenarioRow(...pair))]], s.get("sort") ?? ""),

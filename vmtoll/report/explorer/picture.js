@@ -65,7 +65,7 @@ function picturePoints(pairs, name) {
   return [machines, without];
 }
 
-/** The baseline that the picture divides by, and what is divided: metal and what is none, or, where no run has metal as
+/** The baseline that the picture divides by, and what is divided: metal and what is not metal, or, where no run has metal as
     its baseline, the baseline of the newest one and all others. */
 function picturePairs(s) {
   const pairs = site.runs.flatMap((run) => chosen(run, s).map((row) => [run, row]));
@@ -95,7 +95,7 @@ function picture(s) {
     return [heading, pictureLine(line, points, at)];
   });
   return el("figure", { class: "picture", "data-metric": name },
-    el("figcaption", null, el("b", null, baseline === METAL ? "What virtualization cost" : `Against ${baseline}`), ` · ${text(name)}. Dot and bar: the newest run and the interval that decided; small dots: earlier runs. Left of 1: ${baseline} has more.`),
+    el("figcaption", null, el("b", null, baseline === METAL ? "What virtualization cost" : `Against ${baseline}`), ` · ${text(name)}. Dot and bar: the newest run and the interval of the ratio; small dots: earlier runs. Left of 1: ${baseline} has more.`),
     el("p", { class: "links" }, links),
     el("div", { class: "line axis" }, el("span", null), axis(low, high, at), el("span", null, "ratio (interval)")),
     rows,

@@ -14,7 +14,7 @@ from vmtoll.model.trial import METAL, Accelerator, Arm, Scenario
 from vmtoll.model.until import Look
 from vmtoll.model.verdict import DECIDED, DIFFERENT, Comparison, Kind, SideCounts, Verdict
 from vmtoll.report.words.glossary import GLOSSARY
-from vmtoll.report.words.terms import METRIC_LABELS, labels_of
+from vmtoll.report.words.terms import METRIC_LABELS, labels_of, load_text
 from vmtoll.report.words.verdicts import (
     GUEST,
     Sides,
@@ -223,7 +223,8 @@ def _lost_texts(analysis: RunAnalysis) -> Iterator[str]:
 class _Member:
     """One comparison in a metric."""
 
-    name: str  # the scenario's name in the headline
+    name: str  # the scenario's name in the headline, with the load where a server had several
+    load: str
     sides: Sides
     verdict: Verdict
     of_guest: bool  # a guest against metal
@@ -269,7 +270,8 @@ class _Sentences:
             if has_several_arms:
                 name = f"{name} on {comparison.arm}"
             of_guest = comparison.baseline == Arm(METAL) and comparison.accelerator is not Accelerator.NONE
-            return _Member(name, sides, comparison.verdicts[metric.name], of_guest)
+            load = load_text(comparison.scenario.load)
+            return _Member(name, load, sides, comparison.verdicts[metric.name], of_guest)
 
         self.metric, self.members = metric, list(map(member, of_metric))
         self.label = METRIC_LABELS[metric.name].label
@@ -347,17 +349,19 @@ class _Sentences:
         return _capital(f"{self.label}{of} against {sides.baseline}, {total}: {', '.join(parts)}.")
 
     def _evidence(self) -> list[str]:
-        """`lighttz 0.919× (0.917 to 0.921), nginx 0.910× (…)`; only the ends of the range for many servers.
+        """`lighttz 0.919× (0.917 to 0.921), nginx 0.910× (…)`; only the ends of the range for many servers, and the
+        servers of each load apart.
 
         Then the verdicts that are equal, undecided or not judged, with their reasons, if there are few.
         """
         parts = []
         for kind in _DIRECTIONS:
             if members := sorted(self._with(kind), key=lambda member: member.ratio):
-                sizes = [f"{each.name} {estimate_text(each.verdict)}" for each in members]
                 texts = (explained_text(each.verdict, each.sides, least=_MIN_EXPLAINED) for each in self._with(kind))
                 explained = set(filter(None, texts))
-                parts.append(", ".join(sizes) if len(sizes) <= _MOST_NAMED else f"{sizes[0]} to {sizes[-1]}")
+                for load in dict.fromkeys(each.load for each in sorted(members, key=self.members.index)):
+                    sizes = [f"{each.name} {estimate_text(each.verdict)}" for each in members if each.load == load]
+                    parts.append(", ".join(sizes) if len(sizes) <= _MOST_NAMED else f"{sizes[0]} to {sizes[-1]}")
                 parts += explained if len(explained) == 1 else ()
         for kind in (Kind.EQUIVALENT, *_OPEN):
             members = self._with(kind)
