@@ -112,6 +112,7 @@ class Card:
     offloads: Fact[Mapping[str, tuple[str, ...]]] = _UNREAD
     bandwidth: Fact[Mapping[str, str]] = _UNREAD
     handle: Any = None
+    is_down: bool = False  # its definition takes the link away, so that it carries no packet
 
     @property
     def is_virtio(self) -> bool:

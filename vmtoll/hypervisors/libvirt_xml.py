@@ -220,5 +220,5 @@ def _cards(domain: ET.Element, architecture: str) -> Iterator[Card]:
             queues=Known(int(attribute(card, "driver", "queues") or 1), _SOURCE),
             switches=Known(_switches(card), _SOURCE), offloads=Known(offloads, _SOURCE),
             bandwidth=Known({way: average for way, average in ways.items() if average}, _SOURCE),
-            handle=Place(card, f"./devices/interface[{number}]"),
+            handle=Place(card, f"./devices/interface[{number}]"), is_down=attribute(card, "link", "state") == "down",
         )  # fmt: skip

@@ -268,7 +268,7 @@ def _cards(config: Config) -> Iterator[Card]:
             queues=Known(int(parts.get("queues") or 0) or 1, SOURCE), switches=Known({}, SOURCE),
             offloads=Known({}, SOURCE), handle=name, bandwidth=Known(
                 {"inbound": f"{float(parts['rate']) * 1000:.0f}"} if float(parts.get("rate") or 0) else {}, SOURCE
-            ),
+            ), is_down=parts.get("link_down") == "1",
         )  # fmt: skip
 
 

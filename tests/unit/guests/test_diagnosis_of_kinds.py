@@ -73,6 +73,15 @@ def test_what_holds_it_back_is_found_and_its_changes_take_it_away(xml: str, tuni
     assert lacking(whole(domain)) == {}
 
 
+def test_a_card_whose_link_is_down_lacks_nothing() -> None:
+    one_queue = taken_back("queues='2'/>", "queues='1'/>")
+    assert lacking(one_queue) == {Tuning.MULTIQUEUE: "1"}
+    down = one_queue.replace("queues='1'/>", "queues='1'/><link state='down'/>")
+    assert lacking(down) == {}
+    assert [one.state for one in diagnose(down, FACTS) if one.tuning is Tuning.MULTIQUEUE] == [State.INAPPLICABLE]
+    assert lacking(down.replace("'down'", "'up'")) == {Tuning.MULTIQUEUE: "1"}
+
+
 def test_a_limit_of_zero_is_none() -> None:
     free = "<iotune><total_iops_sec>0</total_iops_sec></iotune>"
     assert lacking(taken_back("bus='virtio'/>", f"bus='virtio'/>{free}")) == {}

@@ -21,7 +21,7 @@ ide2: none,media=cdrom
 memory: 4096
 name: shop
 net0: virtio=BC:24:11:2E:C5:4B,bridge=vmbr0,firewall=1,queues=4,rate=12.5
-net1: e1000=BC:24:11:2E:C5:4C
+net1: e1000=BC:24:11:2E:C5:4C,link_down=1
 ostype: l26
 parent: before
 sata0: ceph:vm-101-disk-1,cache=writeback,iops_rd=300,mbps=20,size=32G
@@ -59,7 +59,9 @@ def test_only_the_guest_as_it_is_counts(config: Config) -> None:
 def test_disks_and_cards_by_their_options(config: Config) -> None:
     assert config.disks == ["sata0", "scsi0"]
     cards = guest_of_config(config).cards.known
-    assert [(card.mac, card.handle) for card in cards] == [("bc:24:11:2e:c5:4b", "net0"), ("bc:24:11:2e:c5:4c", "net1")]
+    assert [(card.mac, card.handle, card.is_down) for card in cards] == [
+        ("bc:24:11:2e:c5:4b", "net0", False), ("bc:24:11:2e:c5:4c", "net1", True)
+    ]  # fmt: skip
     assert card_of({"model": "virtio", "macaddr": "BC:24:11:2E:C5:4B"}) == ("virtio", "bc:24:11:2e:c5:4b")
 
 

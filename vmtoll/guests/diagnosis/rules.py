@@ -57,6 +57,9 @@ def findings(guest: GuestConfig, facts: Facts) -> Iterator[Finding]:
             continue
         for device in devices:
             name = getattr(device, "name", "") if isinstance(device, Disk) else getattr(device, "mac", "")
+            if isinstance(device, Card) and device.is_down:
+                yield Finding(Step(tuning, State.INAPPLICABLE, name, "its link is down"), device)
+                continue
             try:
                 result = rule(guest, device, facts)
             except UnknownFactError as error:
