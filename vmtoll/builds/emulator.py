@@ -1,8 +1,9 @@
-"""The QEMU that emulates the lab's KVM hosts: Debian's with one correction, built once on the controller.
+"""The QEMU that emulates the lab's KVM hosts: Debian's with two corrections, built once on the controller.
 
-Debian's QEMU delivers an interrupt twice to a guest inside of an emulated host, whose kernel then hangs or panics:
-docs/qemu-nested-svm.md. `python -m vmtoll.builds.emulator` builds the corrected one and prints its path; with
-`--no-build` it prints the path of Debian's where the corrected one is not built yet.
+Debian's QEMU delivers an interrupt twice to a guest inside of an emulated host, whose kernel then hangs or panics, and
+keeps the programs of that guest from I/O ports: docs/qemu-nested-svm.md. `python -m vmtoll.builds.emulator` builds the
+corrected one and prints its path; with `--no-build` it prints the path of Debian's where the corrected one is not built
+yet.
 """
 
 import argparse

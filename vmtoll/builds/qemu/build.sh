@@ -1,6 +1,6 @@
 #!/bin/sh
 # Usage: build.sh OUT VERSION — builds qemu-system-x86_64 of Debian's source package qemu in this VERSION, with
-# svm-interrupt.patch, in the current folder, and writes the program to OUT. Changes nothing of the system's apt.
+# the patches beside this file, in the current folder, and writes the program to OUT. Changes nothing of the system's apt.
 # Its last line says what is missing.
 set -eu
 out=$1 version=$2 here=$(cd "$(dirname "$0")" && pwd) work=$PWD
@@ -17,7 +17,7 @@ if command -v pkg-config >/dev/null; then
 fi
 [ -z "$missing" ] || { echo "packages are missing: apt-get install$missing"; exit 1; }
 
-# This system's own sources of packages, asked for source packages, with lists of their own.
+# This system's own sources of packages, asked for source packages, in separate lists.
 mkdir -p apt/parts apt/lists/partial apt/cache/archives/partial
 for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
     [ ! -e "$file" ] || sed -n 's/^deb[[:space:]]/deb-src /p' "$file" >"apt/parts/$(basename "$file" .list).list"
@@ -34,6 +34,7 @@ get source --download-only "qemu=$version" ||
     { echo "apt has no source package qemu $version: upgrade qemu-system-x86 to the one that it has"; exit 1; }
 dpkg-source --no-check --extract ./*.dsc source
 patch "$(find source/target/i386/tcg -name svm_helper.c)" "$here/svm-interrupt.patch"
+patch "$(grep -rl "TSS must be a valid 32 bit one" source/target/i386/tcg)" "$here/tss-busy.patch"
 
 # The system's Python first: it has the system's meson. The firmware is that of Debian's package: an absolute path stays
 # as it is where it does not begin with the prefix. Devices: those of the lab's machines, and what these need.
@@ -42,7 +43,7 @@ mkdir source/build
 cd source/build
 PATH=/usr/bin:$PATH ../configure --target-list=x86_64-softmmu --prefix=/nonexistent \
     --firmwarepath=/usr/share/qemu:/usr/share/seabios:/usr/lib/ipxe/qemu \
-    --with-pkgversion="Debian $version with svm-interrupt.patch of vmtoll" \
+    --with-pkgversion="Debian $version with svm-interrupt.patch and tss-busy.patch of vmtoll" \
     --without-default-features --enable-system --enable-tcg --enable-plugins --enable-fdt=system --enable-slirp \
     --without-default-devices --with-devices-x86_64=vmtoll --disable-debug-info \
     --disable-install-blobs --disable-docs --disable-tools --disable-guest-agent
