@@ -43,6 +43,7 @@ from vmtoll.preflight import Lab
 from vmtoll.preflight import inventory as inventory_check
 from vmtoll.report.terminal import rows_of, summary
 from vmtoll.report.words import GLOSSARY, MARGIN, percent
+from vmtoll.runner.requirements import BOOT_BLOCKS, MOST_BOOTS
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.machines import load_inventory
 from vmtoll.spec.server import read_servers
@@ -448,11 +449,13 @@ def _key(model: type[BaseModel], name: str) -> Any:
     return model.model_fields[name].default
 
 
+_WORDS = ("zero", "one", "two", "three", "four", "five", "six")
 # Document → sentences or parts of them, with the numbers that the program has.
 CLAIMS: Mapping[str, Sequence[str]] = {
     README: (
         f"the whole interval lies within ±{_key(Experiment, 'margin_pct'):g}%",
         f"The aim is at most 1 report in {1 / thresholds.ALPHA:g}",
+        f"At full scale vmtoll therefore measures {_WORDS[MOST_BOOTS]} boots",
     ),
     "docs/method.md": (
         f"An experiment has {_key(Experiment, 'blocks')} blocks by default, `vmtoll ab` {_default(ab, 'blocks')}.",
@@ -466,6 +469,8 @@ CLAIMS: Mapping[str, Sequence[str]] = {
         f"| power | {thresholds.POWER:g} |",
         f"| fewest units | {thresholds.MIN_BLOCKS} and {thresholds.MIN_EQUIVALENT_BLOCKS} blocks; "
         f"{thresholds.MIN_BOOTS} and {thresholds.MIN_EQUIVALENT_BOOTS} boots |",
+        f"**{_WORDS[MOST_BOOTS].capitalize()} boots of {_WORDS[BOOT_BLOCKS]} blocks** (`boots: {MOST_BOOTS}`, "
+        f"`blocks: {MOST_BOOTS * BOOT_BLOCKS}`) is the default at full scale.",
     ),
     "docs/how-to/watch-every-night.md": (
         f"worse by `--at-least` percent or more ({_default(watch, 'at_least'):g} by default)",
