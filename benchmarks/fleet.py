@@ -130,7 +130,7 @@ def make(folder: Path, beds: int, runs: int = RUNS, tables: Sequence[str] = (*_T
 
 def _write(database: duckdb.DuckDBPyConnection, table: str, query: str, runs: str, folder: Path) -> None:
     """Write a table's rows with all columns of its schema, in its order, those that the query lacks empty: a file for
-    each run, which DuckDB writes into a folder of its own.
+    each run, which DuckDB writes into a new folder.
     """
     values: dict[str, object] = {
         "metrics": list(METRICS),

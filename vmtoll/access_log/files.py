@@ -27,7 +27,7 @@ CREATE OR REPLACE TEMP TABLE objects AS
 SELECT any_value(kind) AS kind, count(*) AS requests, CAST(sum(least(body_bytes, $largest)) AS BIGINT) AS bytes
 FROM answers WHERE {BODY} GROUP BY object, CAST(floor(log2(body_bytes)) AS INTEGER)
 """
-# Objects too rare for a line of their own are pooled by size, to three digits.
+# Objects too rare for one line each are pooled by size, to three digits.
 _ENTRIES = """
 WITH sized AS (
     SELECT *, requests * $lines >= $total AS popular, bytes // requests AS size,

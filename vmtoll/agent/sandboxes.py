@@ -432,7 +432,7 @@ class SandboxServer:
 
 
 class ProcessServer(CommandServer):
-    """A server as a plain process in a control group of its own, so that its account is that of a container."""
+    """A server as a plain process in a new control group, so that its account is that of a container."""
 
     def __init__(self, spec: ServerSpec, sandbox: Sandbox) -> None:
         super().__init__({"command": []})

@@ -9,7 +9,7 @@ from vmtoll.paths import CACHE, PACKAGE
 from vmtoll.shell import run
 
 RECIPE = PACKAGE / "builds" / "instructions"
-# User code of the client has addresses of its own, by which the plugin tells it from the server.
+# The client's code has addresses that no other program has, by which the plugin tells it from the server.
 CLIENT_AT = (0x10000000, 0x20000000)
 _FLAGS = {
     "counter": ("-shared", "-fPIC", "-fvisibility=hidden"),

@@ -93,7 +93,7 @@ def _require_all_tables(dataset: Path, files: RunFiles) -> None:
 
 
 def _merged_unchanged(database: duckdb.DuckDBPyConnection, folders: Mapping[str, Path], files: RunFiles) -> set[Run]:
-    """The runs with files of their own whose rows one merged file has already, from a compaction that was killed."""
+    """The runs with separate files whose rows one merged file has already, from a compaction that was killed."""
     seen, unchanged = set[Run](), set[Run]()
     for trials in folders[TRIALS].glob("merged-*.parquet"):
         if runs := files[TRIALS].keys() & merged_runs(database, [str(trials)]):

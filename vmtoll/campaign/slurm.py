@@ -53,7 +53,7 @@ def submit(
     folder = folder.absolute()
     logs, jobs = folder / LOGS, submitted(folder)
     logs.mkdir(parents=True, exist_ok=True)
-    # Tasks of an earlier array, which may wait still, or be requeued, read the list of their own.
+    # Tasks of an earlier array, which may wait still, or be requeued, read their own list.
     file = write_list(beds, folder)
     script = _SCRIPT.format(
         name=shlex.quote(folder.name), logs=logs, folder=shlex.quote(str(folder)), command=shlex.join(command)

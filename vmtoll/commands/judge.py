@@ -190,7 +190,7 @@ def _rows(files: Sequence[str], names: Sequence[str], file_as: str, *, paired: b
     if not paired and all(is_judge_file(Path(file)) for file in files):
         return read_files(list(map(Path, files)), file_as)
     if file_as:
-        raise UserError("--file-as: is for judge files; a tool's files have benchmarks of their own")
+        raise UserError("--file-as: is for judge files; a tool's files name their benchmarks")
     if not paired and len(files) != 2:
         raise UserError(f"{files[0]}: is not a judge file; pair a tool's files by --blocks a1:b1 a2:b2 …")
     from vmtoll.recordings.formats import read_run  # noqa: PLC0415

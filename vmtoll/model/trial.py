@@ -471,7 +471,7 @@ class TrialRecord:
     run_id: str = column("the run that the trial belongs to")
     block: int = column("block, from 1; each scenario occurs once in a block", "none", least=1)
     order: int = column(
-        "place within the block, from 1; the arms of a scenario follow each other, reversed in every other block",
+        "place within the block, from 1; a scenario's environments follow each other, reversed in every other block",
         "none", least=1,
     )  # fmt: skip
     attempt: int = column("attempt at this trial, from 1", "none", least=1)

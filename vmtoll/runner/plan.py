@@ -30,7 +30,7 @@ RESTORE_S = 10.0
 
 
 def combinations(resolved: Resolved) -> list[tuple[Arm, Scenario]]:
-    """Every scenario on every arm once, the A/A control last. Each step of a sweep is a scenario of its own."""
+    """Every scenario on every arm once, the A/A control last. Each step of a sweep is one scenario."""
     experiment, floor = resolved.experiment, resolved.experiment.noise_floor
     loads = [(name, load) for name in experiment.workloads for load in resolved.workloads[name].loads]
     matrix = [
@@ -51,7 +51,7 @@ def combinations(resolved: Resolved) -> list[tuple[Arm, Scenario]]:
 
 
 def explained(resolved: Resolved) -> list[tuple[Arm, Scenario]]:
-    """The guests and scenarios whose exits are traced in trials of their own."""
+    """The guests and scenarios whose exits are traced, in separate trials."""
     names = resolved.experiment.explained
     return [pair for pair in combinations(resolved) if pair[0].environment in names and not pair[0].is_control]
 

@@ -98,7 +98,7 @@ class Resolved:
 
     @property
     def machines(self) -> list[str]:
-        """The environments by which inventories name the machines, each once: a change has no machine of its own."""
+        """The environments by which inventories name the machines, each once: a change uses another's."""
         return list(dict.fromkeys(map(self.experiment.machine_of, self.environments)))
 
     @property

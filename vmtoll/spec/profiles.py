@@ -148,7 +148,7 @@ def with_factors(experiment: Experiment, registry: Registry) -> Experiment:
 
 
 def kin_of(experiment: Experiment, registry: Registry) -> list[Kin]:
-    """The guests, and the machines and containers, of an experiment that declares no differences of its own: a guest
+    """The guests, and the machines and containers, of an experiment that declares no differences: a guest
     boots another kernel than metal does, so that declares little of two guests.
     """
     kin = [] if experiment.service else _kin(experiment, registry)

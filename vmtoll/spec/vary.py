@@ -128,7 +128,7 @@ def _slug(value: object) -> str:
 
 
 def expand_during(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The document with each operation of `during` as an environment of its own, after those that it is compared with;
+    """The document with each operation of `during` as a further environment, after those that it is compared with;
     without `during` the same one.
 
     A single operation has no name and no `of`: it happens to every guest, and `kvm-default-pause` is `kvm-default`

@@ -25,7 +25,7 @@ def change_points(figures: Sequence[float], among: int = 1) -> list[int]:
     their number (Bonferroni). Killick, Fearnhead and Eckley, "Optimal detection of changepoints with a linear
     computational cost", JASA 2012; the noise is that of successive differences, which a change of level leaves alone.
     """
-    import ruptures  # noqa: PLC0415 (an extra of its own)
+    import ruptures  # noqa: PLC0415 (of an optional extra)
 
     if len(figures) < FEWEST_NIGHTS:
         return []

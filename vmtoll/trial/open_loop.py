@@ -21,7 +21,7 @@ from vmtoll.trial import gates, latency, operation
 from vmtoll.trial.loads import LoadDriver, ToolRun
 from vmtoll.trial.measurement import TrialResults, base_measurement, tool_findings
 
-# Each has a connection of its own.
+# Each has its own connection.
 MOST_IN_FLIGHT = 5000
 
 

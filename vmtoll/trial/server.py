@@ -47,7 +47,7 @@ class TrialServer:
         answers = [(line, line.ask("server_start", name=self._on(line), **args)) for line in self.lines]
         started_by_line = [(line, answer.wait(SERVER_LIMIT_S + 30)) for line, answer in answers]
         for line, started in started_by_line:
-            if not started.get("answers", True):  # its host cannot see: a sandbox with TCP of its own
+            if not started.get("answers", True):  # its host cannot see: a sandbox with its own TCP
                 host, client = line.host, self.driver.client
                 address = {"host": host.seen_from(client.host), "port": self.driver.transport.port(host.port)}
                 self._ask_client("reaches", [line], **address, limit_s=SERVER_LIMIT_S)

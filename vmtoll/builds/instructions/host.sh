@@ -28,7 +28,7 @@ measure() { # metal|guest PATH keep|close VHOST [DEVICE_OPTIONS [GUEST_PARAMETER
     done
     sleep 3
     ./client $address "$2" "$3" "$WARM_UP" "$REQUESTS" "$WINDOWS" || end "the client failed on $1"
-    # One more window for the exits by reason: the kernel's histogram of them adds instructions of its own.
+    # One more window for the exits by reason: the kernel's histogram of them adds instructions.
     [ -z "$probe" ] || echo hist:keys=exit_reason >$tracing/trigger
     ./client $address "$2" "$3" "$WARM_UP" "$REQUESTS" 1 $probe || end "the client failed on $1"
     [ -z "$probe" ] || echo '!hist:keys=exit_reason' >$tracing/trigger

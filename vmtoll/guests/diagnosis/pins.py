@@ -8,7 +8,7 @@ from vmtoll.hypervisors.guest_config import Cell, GuestConfig, Pins, cpu_set
 
 
 def count_pinned(pins: Pins, count: int) -> int:
-    """Virtual CPUs with a CPU of their own. A set for the whole guest counts for all if it has as many CPUs."""
+    """Virtual CPUs that share no CPU. A set for the whole guest counts for all if it has as many CPUs."""
     if pins.together:
         return count if len(pins.together) >= count else 0
     return sum(len(cpus) == 1 for number, cpus in pins.each.items() if number < count)

@@ -164,7 +164,7 @@ def _disk_limit(finding: Finding, guest: QmWriter) -> CommandPair:
 
 
 def _bus(finding: Finding, guest: QmWriter) -> CommandPair | None:
-    """Set the controller of a SCSI disk; turn a disk of another bus into a SCSI disk, each into one of its own."""
+    """Set the controller of a SCSI disk; turn a disk of another bus into a SCSI disk, each with its own controller."""
     config, old = guest.config, finding.device.handle
     controller: dict[str, str | None] = {"scsihw": _BEST} if config.get("scsihw") != _BEST else {}
     if old.startswith("scsi"):

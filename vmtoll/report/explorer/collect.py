@@ -119,7 +119,7 @@ def _row(
 
 
 def _is_alike(trials: Sequence[TrialRecord]) -> bool:
-    """Return whether a host's CPU is the same account on every arm: metal has one of its own then."""
+    """Return whether a host's CPU is the same account on every arm: metal has its own then."""
     return any(trial.primary and trial.primary.machine_cpu for trial in trials)
 
 
