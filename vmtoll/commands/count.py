@@ -1,6 +1,7 @@
 """The command `count`: instructions per request, on an emulated host."""
 
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from vmtoll.paths import RESULTS
 from vmtoll.shell import say
 
 if TYPE_CHECKING:
+    from vmtoll.counting.kernel import Kernel
     from vmtoll.counting.machine import Load
     from vmtoll.counting.record import Record
     from vmtoll.counting.requirements import Machine
@@ -29,6 +31,7 @@ describe(
     "vmtoll count guest guest+vhost-off",
     "vmtoll count --against results/count/20261129T190000Z",
     "vmtoll count guest --profile",
+    "vmtoll count --kernel linux-image-6.19-rc1.deb --against results/count/20261129T190000Z",
     exits={
         Exit.WORSE: "with --against: a side takes more instructions than before",
         NOTHING_VALID: "boots of a side differ by more than 2%",
@@ -55,6 +58,23 @@ def count(
         Path | None,
         typer.Option(metavar="FOLDER", help="Compare each side with this earlier count.", file_okay=False, exists=True),
     ] = None,
+    kernel: Annotated[
+        Path | None,
+        typer.Option(metavar="DEB", help="Kernel of the host, as a Debian package.", dir_okay=False, exists=True),
+    ] = None,
+    guest_kernel: Annotated[
+        Path | None,
+        typer.Option(metavar="DEB", help="Kernel of the guest, as a Debian package.", dir_okay=False, exists=True),
+    ] = None,
+    qemu: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="QEMU that runs the guest: a program with libraries that the image has.",
+            dir_okay=False,
+            exists=True,
+        ),
+    ] = None,
     profile: Annotated[
         bool, typer.Option("--profile", help="Also print the 20 symbols of each level that take most instructions.")
     ] = False,
@@ -69,6 +89,7 @@ def count(
     `vmtoll preflight --count` prints what this machine lacks; `vmtoll show` and `vmtoll report` read a count's folder.
     """
     from vmtoll.counting import requirements  # noqa: PLC0415 (few commands need these)
+    from vmtoll.counting.kernel import of_package  # noqa: PLC0415
     from vmtoll.counting.machine import Load  # noqa: PLC0415
     from vmtoll.counting.record import earlier  # noqa: PLC0415
     from vmtoll.counting.sides import side  # noqa: PLC0415
@@ -77,18 +98,26 @@ def count(
     if len(set(names)) < len(names):
         raise UserError(f"{' '.join(names)}: name each side once")
     wanted, machine = [side(name) for name in names], requirements.this_machine(suite)
+    if profile and guest_kernel != kernel:
+        raise UserError("--profile: names the guest's symbols by the host's kernel; give --kernel and --guest-kernel "
+                        "the same package")  # fmt: skip
     before = earlier(against, names) if against else []
     folder = results / "count" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     load = Load(requests=requests, windows=windows)
-    record = _counted(machine, wanted, load, boots, folder, before, profile=profile)
+    with tempfile.TemporaryDirectory(prefix="vmtoll-count-") as unpacked:
+        kernels = [
+            of_package(package, Path(unpacked, role)) if package else None
+            for role, package in (("host", kernel), ("guest", guest_kernel))
+        ]
+        record = _counted(machine, wanted, load, boots, folder, before, kernels, qemu, profile=profile)
     raise SystemExit(show_count(record, as_json=as_json, is_written=True))
 
 
 def _counted(
-    machine: "Machine", sides: "Sequence[Side]", load: "Load", boots: int, folder: Path, before: "Sequence[Row]", *,
-    profile: bool,
+    machine: "Machine", sides: "Sequence[Side]", load: "Load", boots: int, folder: Path, before: "Sequence[Row]",
+    kernels: "Sequence[Kernel | None]", host_qemu: Path | None, *, profile: bool,
 ) -> "Record":  # fmt: skip
-    """Count and write the record."""
+    """Count and write the record. `kernels`: of host and guest, in place of the image's."""
     from vmtoll.builds import counting, emulator, servers  # noqa: PLC0415
     from vmtoll.counting import record  # noqa: PLC0415
     from vmtoll.counting.boots import count as count_sides  # noqa: PLC0415
@@ -98,12 +127,12 @@ def _counted(
 
     disk = require(machine)
     qemu = emulator.ensure(say)
-    parts = Parts(qemu, disk, counting.ensure(), servers.program("lighttz"))
+    parts = Parts(qemu, disk, counting.ensure(), servers.program("lighttz"), kernels[0], kernels[1], host_qemu)
     began = time.monotonic()
     counts = count_sides(parts, sides, load, boots, say, profile=profile)
     about = {
         "qemu": emulator.version_of(qemu), "suite": machine.release.suite, "image": disk.parent.name,
-        "commit": commit(), "took_s": round(time.monotonic() - began),
+        "guest_kernel": parts.guest.release, "commit": commit(), "took_s": round(time.monotonic() - began),
     }  # fmt: skip
     return record.write(folder, counts, load, about, before)
 

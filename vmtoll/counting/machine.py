@@ -5,7 +5,6 @@ runs in a window is the server, its kernels, QEMU and the client.
 """
 
 import io
-import lzma
 import subprocess
 import tarfile
 import time
@@ -14,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtoll.builds import counting
+from vmtoll.counting.kernel import GUEST_MODULES, HOST_MODULES, Kernel, of_image
 from vmtoll.counting.sides import Side
 from vmtoll.counting.windows import Progress, Window, read_exits, read_progress, read_windows
 from vmtoll.model.errors import UserError
 
 MEMORY_MIB = 2304
 BODIES = {"4k.html": 4096, "64k.html": 65536}
-_MODULES = ("net/core/failover", "drivers/net/net_failover", "drivers/net/virtio_net")
 # A machine hangs if it executes this many instructions without a mark or a console line, or none in _LOOKS looks.
 # Both hold however slow this machine is. The longest stretch, the host's boot, takes 6.3e9 instructions.
 MOST_WITHOUT_SIGN = 30_000_000_000
@@ -31,7 +30,8 @@ mkdir -p /proc /sys /dev /root
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
-modprobe -a virtio_blk ext4
+for module in /vmtoll/*.ko; do [ ! -e "$module" ] || insmod "$module" || :; done
+[ -d /vmtoll ] || modprobe -a virtio_blk ext4
 until [ -b /dev/vda ]; do sleep 1; done
 mount -t ext4 /dev/vda /root
 for each in proc:proc sysfs:sys devtmpfs:dev tmpfs:tmp; do mount -t "${each%:*}" none "/root/${each#*:}"; done
@@ -42,18 +42,27 @@ exec run-init /root /bin/sh -c 'cd /tmp && tar -xmf /dev/vdb && exec bash ./SCRI
 @dataclass(frozen=True)
 class Parts:
     """What a counting machine is made of. `qemu`: emulates it; `disk`: of virtual machines, in the image's folder;
-    `programs`: the folder of vmtoll.builds.counting; `server`: lighttz.
+    `programs`: the folder of vmtoll.builds.counting; `server`: lighttz; `kernel`, `guest_kernel`: in place of the
+    image's; `host_qemu`: the program that runs the guest, in place of the image's.
     """
 
     qemu: Path
     disk: Path
     programs: Path
     server: bytes
+    kernel: Kernel | None = None
+    guest_kernel: Kernel | None = None
+    host_qemu: Path | None = None
 
     @property
     def image(self) -> Path:
         """The folder of the image, with its kernel and modules."""
         return self.disk.parent
+
+    @property
+    def guest(self) -> Kernel:
+        """The guest's kernel."""
+        return self.guest_kernel or of_image(self.image)
 
 
 @dataclass(frozen=True)
@@ -104,17 +113,14 @@ def host_init(script: str) -> tuple[str, int, bytes]:
 
 def write_disks(parts: Parts, sides: Sequence[Side], load: Load, folder: Path) -> None:
     """Write the host's initial RAM disk, host.initrd, and job.tar, which is its second disk."""
-    modules = next((parts.image / "root/lib/modules").iterdir()) / "kernel"
     bodies = {f"www/{name}": b"vmtoll\n".ljust(size, b".") for name, size in BODIES.items()}
     guest = [(name, 0o40755, b"") for name in ("dev", "proc", "www")]
     guest += [("init", 0o100755, (parts.programs / "guest").read_bytes()), ("lighttz", 0o100755, parts.server)]
     guest += [(name, 0o100644, body) for name, body in bodies.items()]
-    for module in _MODULES:
-        file = next(modules.glob(f"{module}.ko*"))  # Debian 12 does not compress them
-        content = lzma.decompress(file.read_bytes()) if file.suffix == ".xz" else file.read_bytes()
-        guest.append((f"{Path(module).name}.ko", 0o100644, content))
+    modules = parts.guest.modules(GUEST_MODULES).values()
+    guest += [(f"{number}.ko", 0o100644, content) for number, content in enumerate(modules)]
     initrd = (parts.image / "initrd.img").read_bytes()
-    initrd += bytes(-len(initrd) % 512) + cpio([host_init("host.sh")])
+    initrd += bytes(-len(initrd) % 512) + cpio([host_init("host.sh"), *_host_modules(parts.kernel)])
     (folder / "host.initrd").write_bytes(initrd)
     settings = f"WARM_UP={load.warm_up} REQUESTS={load.requests} WINDOWS={load.windows}\n"
     files = {
@@ -122,15 +128,27 @@ def write_disks(parts: Parts, sides: Sequence[Side], load: Load, folder: Path) -
         "plan.sh": (settings + "".join(f"{side.line}\n" for side in sides)).encode(),
         "client": (parts.programs / "client").read_bytes(),
         "lighttz": parts.server,
-        "kernel": (parts.image / "vmlinuz").read_bytes(),
+        "kernel": parts.guest.vmlinuz.read_bytes(),
         "guest.initrd": cpio(guest),
         **bodies,
+        **({"qemu": parts.host_qemu.read_bytes()} if parts.host_qemu else {}),
     }
     with tarfile.open(folder / "job.tar", "w") as tar:
         for name, content in files.items():
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(content), 0o755
             tar.addfile(entry, io.BytesIO(content))
+
+
+def _host_modules(kernel: Kernel | None) -> list[tuple[str, int, bytes]]:
+    """Files of the host's initial RAM disk, which host-init loads by name: the image has its own kernel's alone."""
+    if kernel is None:
+        return []
+    modules = kernel.modules(HOST_MODULES).items()
+    files = [
+        (f"vmtoll/{number:02d}-{name}.ko", 0o100644, content) for number, (name, content) in enumerate(modules)
+    ]  # fmt: skip
+    return [("vmtoll", 0o40755, b""), *files]
 
 
 def command(parts: Parts, sides: Sequence[Side], seed: int, folder: Path, *, profile: bool) -> list[str]:
@@ -141,7 +159,8 @@ def command(parts: Parts, sides: Sequence[Side], seed: int, folder: Path, *, pro
     argv += ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01,clock=vm"]
     argv += ["-seed", str(seed), "-cpu", "max", "-smp", "1", "-m", str(MEMORY_MIB)]
     argv += ["-nodefaults", "-display", "none", "-no-reboot", "-serial", f"file:{folder}/console.log"]
-    argv += ["-kernel", f"{parts.image}/vmlinuz", "-initrd", f"{folder}/host.initrd", "-append", parameters.strip()]
+    kernel = parts.kernel.vmlinuz if parts.kernel else parts.image / "vmlinuz"
+    argv += ["-kernel", str(kernel), "-initrd", f"{folder}/host.initrd", "-append", parameters.strip()]
     argv += ["-drive", f"file={parts.disk},if=virtio,snapshot=on"]
     argv += ["-drive", f"file={folder}/job.tar,format=raw,if=virtio,readonly=on"]
     if profile:

@@ -3,15 +3,18 @@
 Each boot takes minutes. They need QEMU 7.2 as the lab corrects it and a disk of virtual machines, in the cache.
 """
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.support import planted
+from tests.support.kernels import build_package
 from vmtoll.builds import counting, emulator, servers
 from vmtoll.builds.suite import lab_release
 from vmtoll.counting import boots
 from vmtoll.counting.boots import Counts
+from vmtoll.counting.kernel import Kernel, of_image, of_package
 from vmtoll.counting.machine import Load, Parts
 from vmtoll.counting.requirements import PLUGIN_RELEASE, disk_of
 from vmtoll.counting.sides import side
@@ -29,10 +32,10 @@ INSTRUCTIONS = 10_000
 OUTB = 2  # what one outb takes in the server: a number in a register, and itself
 
 
-def count(server: bytes) -> Counts:
-    """One boot of metal and guest with this server, profiled."""
+def count(server: bytes, kernel: Kernel | None = None) -> Counts:
+    """One boot of metal and guest with this server, profiled; with this kernel on host and guest."""
     assert DISK
-    parts = Parts(QEMU, DISK, counting.ensure(), server)
+    parts = Parts(QEMU, DISK, counting.ensure(), server, kernel, kernel)
     return boots.count(parts, [side("metal"), side("guest")], LOAD, 1, print, profile=True)
 
 
@@ -78,6 +81,22 @@ def test_an_outb_is_one_exit(plain: Counts, changed: Counts) -> None:
 def test_the_plugin_counts_the_exits_that_the_hosts_kernel_counts(plain: Counts) -> None:
     (counted,) = plain["guest"]
     assert sum(counted.exits.values()) == pytest.approx(counted.entries, abs=3)
+
+
+def test_the_images_kernel_as_a_package_counts_the_same(plain: Counts, tmp_path: Path) -> None:
+    assert DISK
+    image = of_image(DISK.parent)
+    root = tmp_path / "package"
+    (root / "boot").mkdir(parents=True)
+    (root / f"boot/vmlinuz-{image.release}").write_bytes(image.vmlinuz.read_bytes())
+    shutil.copytree(image.tree, root / "lib/modules" / image.release, symlinks=True)
+    deb = build_package(root)
+    packaged = count(servers.program("lighttz"), of_package(deb, tmp_path / "unpacked"))
+    figure = boots.METRICS[boots.METRIC]
+    for name in ("metal", "guest"):
+        assert boots.mean(packaged[name], figure, LOAD) == pytest.approx(
+            boots.mean(plain[name], figure, LOAD), rel=0.02
+        )
 
 
 def test_a_guest_takes_more_than_metal_on_every_boot(plain: Counts) -> None:

@@ -24,7 +24,7 @@ Count = Callable[..., int]
 def count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Count:
     """Run the command with a machine whose boots drift; returns the exit code."""
     folder = tmp_path / "images/abc"
-    folder.mkdir(parents=True)
+    (folder / "root/lib/modules/6.12").mkdir(parents=True)
     (folder / "image.json").write_text('{"suite": "trixie"}')
     (folder / "machine-1.qcow2").touch()
     monkeypatch.setattr(image, "IMAGES", tmp_path / "images")
@@ -63,10 +63,17 @@ def test_the_pair_is_shown_with_its_toll_and_recorded(
     assert lines["toll"] == ["1.000×", "2.392×"]
     assert lines["exits: hlt"][1:] == ["0.00", "3.00"]
     folder = folder_of(tmp_path)
-    assert json.loads((folder / "count.json").read_text())["qemu"] == QEMU
+    document = json.loads((folder / "count.json").read_text())
+    assert (document["qemu"], document["guest_kernel"]) == (QEMU, "6.12")
     rows = read_rows(folder / "trials.csv")
     assert {row.side for row in rows} == {"metal", "guest"}
     assert {row.block for row in rows} == {1, 2, 3}
+
+
+def test_a_profile_needs_one_kernel(count: Count, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "new.deb").touch()
+    assert count("--suite", "trixie", "--profile", "--kernel", tmp_path / "new.deb") == 128
+    assert "give --kernel and --guest-kernel the same package" in capsys.readouterr().err
 
 
 def test_programs_read_the_verdict(count: Count, capsys: pytest.CaptureFixture[str]) -> None:

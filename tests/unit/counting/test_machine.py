@@ -2,14 +2,17 @@
 
 import io
 import itertools
-import lzma
+import re
 import tarfile
 from array import array
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.support.kernels import write_modules
 from vmtoll.counting import machine
+from vmtoll.counting.kernel import Kernel
 from vmtoll.counting.machine import Load, Parts, boot, command, write_disks
 from vmtoll.counting.sides import side
 from vmtoll.counting.windows import MAGIC
@@ -20,12 +23,8 @@ SIDES = [side("metal"), side("guest+close")]
 
 @pytest.fixture
 def parts(tmp_path: Path) -> Parts:
-    """A machine's parts, with modules as Debian 13 has them, and one as Debian 12 has it."""
-    modules = tmp_path / "image/root/lib/modules/6.12/kernel"
-    for name in ("net/core/failover.ko.xz", "drivers/net/net_failover.ko", "drivers/net/virtio_net.ko.xz"):
-        file = modules / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(lzma.compress(b"module") if file.suffix == ".xz" else b"module")
+    """A machine's parts, with a kernel."""
+    write_modules(tmp_path / "image/root/lib/modules/6.12")
     for name in ("initrd.img", "vmlinuz"):
         (tmp_path / "image" / name).write_bytes(name.encode())
     programs = tmp_path / "programs"
@@ -62,10 +61,32 @@ def test_the_disks_have_what_host_and_guest_run(parts: Parts, tmp_path: Path) ->
         f"{each.line}\n" for each in SIDES
     )
     assert len(files["www/4k.html"]) == 4096
-    for name in ("init", "lighttz", "failover.ko", "net_failover.ko", "virtio_net.ko", "www/4k.html"):
+    for name in ("init", "lighttz", "0.ko", "2.ko", "www/4k.html"):
         assert f"{name}\0".encode() in files["guest.initrd"]
-    assert files["guest.initrd"].count(b"module") == 3, "as the kernel loads them"
+    order = [
+        files["guest.initrd"].index(f"name={name}".encode()) for name in ("failover", "net_failover", "virtio_net")
+    ]
+    assert order == sorted(order), "as the kernel loads them"
+    assert "qemu" not in files
     assert (tmp_path / "host.initrd").read_bytes().startswith(b"initrd.img")
+
+
+def test_other_kernels_and_another_qemu_take_the_place_of_the_images(parts: Parts, tmp_path: Path) -> None:
+    write_modules(tmp_path / "other/6.19")
+    (tmp_path / "vmlinuz").write_bytes(b"new")
+    (tmp_path / "qemu-11").write_bytes(b"program")
+    new = Kernel("new.deb", tmp_path / "vmlinuz", tmp_path / "other/6.19")
+    changed = replace(parts, kernel=new, guest_kernel=new, host_qemu=tmp_path / "qemu-11")
+    write_disks(changed, SIDES, Load(), tmp_path)
+    with tarfile.open(tmp_path / "job.tar") as tar:
+        files = {name: (tar.extractfile(name) or io.BytesIO()).read() for name in tar.getnames()}
+    assert (files["kernel"], files["qemu"]) == (b"new", b"program")
+    initrd = (tmp_path / "host.initrd").read_bytes()
+    assert re.findall(rb"vmtoll/(\d\d-\w+)\.ko\0", initrd) == [
+        b"00-ext4", b"01-kvm", b"02-kvm_amd", b"03-vhost_net", b"04-tun", b"05-bridge", b"06-veth"
+    ]  # fmt: skip
+    words = command(changed, SIDES, 3, tmp_path, profile=False)
+    assert words[words.index("-kernel") + 1] == str(tmp_path / "vmlinuz")
 
 
 def test_the_disk_of_the_image_is_never_written(parts: Parts, tmp_path: Path) -> None:
