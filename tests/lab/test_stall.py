@@ -24,6 +24,7 @@ from vmtoll.model.finding import Code
 pytestmark = pytest.mark.lab
 
 RATE_RPS, DURATION_S, DEADLINE_MS = 2000, 4.0, 50
+MOST_WITH_CATCHING_UP = 1.6  # 1.25 was seen beside other work; a tool that hides the stall is at a tenth
 # vegeta waits with at most 500 requests at once, fewer than are due during the stall, and sends the others late.
 LATE = {"vegeta": frozenset({Code.RATE_NOT_REACHED, Code.CLIENT_LATE}), "oha": frozenset[Code]()}
 STALL = (
@@ -45,7 +46,7 @@ def true_p99_us(stalled_s: float) -> float:
 @pytest.mark.injects(Code.STALLED)
 @pytest.mark.parametrize("tool", ["vegeta", pytest.param("oha", marks=pytest.mark.guest_minutes)])
 def test_an_honest_tool_reports_the_stall(lab: Path, ssh: Ssh, tmp_path: Path, tool: str) -> None:
-    """From the tool over the stored histogram to the figure: p99 within 10% of the truth."""
+    """From the tool over the stored histogram to the value: p99 has the stall and the catching up after it."""
     workload = {"kind": "rate", "tool": tool, "rate_rps": RATE_RPS, "deadline_ms": DEADLINE_MS, "users": None}
     stalled: list[Future[float]] = []
     with ThreadPoolExecutor() as pool:
@@ -54,12 +55,13 @@ def test_an_honest_tool_reports_the_stall(lab: Path, ssh: Ssh, tmp_path: Path, t
     truth_us = true_p99_us(stalled[0].result())
     load = primary(record)
     assert load.successful == load.requests == 8000, record.findings
-    assert number(load.response_time.p99_us) == pytest.approx(truth_us, rel=0.1)
+    p99_us = number(load.response_time.p99_us)
+    assert 0.9 * truth_us < p99_us < MOST_WITH_CATCHING_UP * truth_us
     assert undisturbed(record) <= {Code.STALLED} | BY_INJECTION | LATE[tool]
     folder = (tmp_path / "results" / "latest").resolve()
     trials = pd.DataFrame({"record": [record], "requests": 8000, "offered_rps": RATE_RPS})
     merged = merged_percentiles(folder, trials)
-    assert merged and merged[2] == pytest.approx(truth_us, rel=0.1)
+    assert merged and merged[2] == pytest.approx(p99_us, rel=0.02)
     # Late is what was due in the stall, and then until the machine has caught up: as the stored latencies have it.
     late = RATE_RPS * (stalled[0].result() - DEADLINE_MS / 1000)
     assert number(load.goodput_rps) < 1.02 * RATE_RPS * (1 - late / 8000)
