@@ -1,4 +1,4 @@
-// The first process of the guest: loads the modules /0.ko, /1.ko, … in this order, takes 198.18.0.3, and
+// The first process of the guest: loads the modules /0.ko, /1.ko and so on, takes 198.18.0.3, and
 // becomes lighttz, which serves /www. Prints /proc/modules for the profile. Prints what fails, and
 // then waits.
 #include <arpa/inet.h>

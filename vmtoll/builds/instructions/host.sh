@@ -14,7 +14,7 @@ measure() { # metal|guest PATH keep|close VHOST [DEVICE_OPTIONS [GUEST_PARAMETER
     address=198.18.0.2 probe=
     if [ "$1" = guest ]; then
         address=198.18.0.3 probe=$tracing/hist
-        $qemu -M q35 -accel kvm -cpu host -m 512 -smp 1 -nodefaults -display none -no-reboot \
+        "${qemu[@]}" -M q35 -accel kvm -cpu host -m 512 -smp 1 -nodefaults -display none -no-reboot \
             -serial file:/tmp/guest.log -kernel kernel -initrd guest.initrd -append "console=ttyS0 quiet nokaslr $6" \
             -netdev "tap,id=n,ifname=tap0,script=no,downscript=no,vhost=$4" -device "virtio-net-pci,netdev=n$5" &
     else
@@ -43,11 +43,11 @@ tracing=/sys/kernel/tracing/events/kvm/kvm_exit
 mkdir /run/netns
 [ ! -d "/lib/modules/$(uname -r)" ] || modprobe -a kvm_amd vhost_net tun bridge veth # else host-init has loaded them
 [ -e /dev/kvm ] || end "the host's kernel $(uname -r) has no /dev/kvm"
-qemu=qemu-system-x86_64
-[ ! -e ./qemu ] || qemu='./qemu -L /usr/share/qemu -L /usr/share/seabios'
+qemu=(qemu-system-x86_64)
+[ ! -e ./qemu ] || qemu=(./qemu -L /usr/share/qemu -L /usr/share/seabios)
 echo 0 >/sys/module/kvm/parameters/halt_poll_ns # polling ends by virtual time
 echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6
-echo "HOST $(uname -r), $($qemu --version | head -n 1)"
+echo "HOST $(uname -r), $("${qemu[@]}" --version | head -n 1)"
 ip link set lo up
 ip link add br0 type bridge
 ip netns add client

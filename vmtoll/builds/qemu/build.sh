@@ -1,7 +1,7 @@
 #!/bin/sh
 # Usage: build.sh OUT VERSION — builds qemu-system-x86_64 of Debian's source package qemu in this VERSION, with
-# the patches beside this file, in the current folder, and writes the program to OUT. Changes nothing of the system's apt.
-# Its last line says what is missing.
+# the patches of this folder. It builds in the current folder, and writes the program to OUT. It changes no setting of
+# the system's apt. Its last line says what is missing.
 set -eu
 out=$1 version=$2 here=$(cd "$(dirname "$0")" && pwd) work=$PWD
 
