@@ -18,8 +18,7 @@ from vmtoll.paths import RESULTS
 from vmtoll.shell import say
 
 if TYPE_CHECKING:
-    from vmtoll.counting.kernel import Kernel
-    from vmtoll.counting.machine import Load
+    from vmtoll.counting.machine import Load, Replacements
     from vmtoll.counting.record import Record
     from vmtoll.counting.requirements import Machine
     from vmtoll.counting.sides import Side
@@ -89,8 +88,7 @@ def count(
     `vmtoll preflight --count` prints what this machine lacks; `vmtoll show` and `vmtoll report` read a count's folder.
     """
     from vmtoll.counting import requirements  # noqa: PLC0415 (few commands need these)
-    from vmtoll.counting.kernel import of_package  # noqa: PLC0415
-    from vmtoll.counting.machine import Load  # noqa: PLC0415
+    from vmtoll.counting.machine import Load, Replacements  # noqa: PLC0415
     from vmtoll.counting.record import earlier  # noqa: PLC0415
     from vmtoll.counting.sides import side  # noqa: PLC0415
 
@@ -99,25 +97,21 @@ def count(
         raise UserError(f"{' '.join(names)}: name each side once")
     wanted, machine = [side(name) for name in names], requirements.this_machine(suite)
     if profile and guest_kernel != kernel:
-        raise UserError("--profile: names the guest's symbols by the host's kernel; give --kernel and --guest-kernel "
-                        "the same package")  # fmt: skip
+        raise UserError("--profile needs the same kernel on host and guest; give --kernel and --guest-kernel the same "
+                        "package")  # fmt: skip
     before = earlier(against, names) if against else []
     folder = results / "count" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     load = Load(requests=requests, windows=windows)
-    with tempfile.TemporaryDirectory(prefix="vmtoll-count-") as unpacked:
-        kernels = [
-            of_package(package, Path(unpacked, role)) if package else None
-            for role, package in (("host", kernel), ("guest", guest_kernel))
-        ]
-        record = _counted(machine, wanted, load, boots, folder, before, kernels, qemu, profile=profile)
+    replacements = Replacements(kernel, guest_kernel, qemu)
+    record = _counted(machine, wanted, load, boots, folder, before, replacements, profile=profile)
     raise SystemExit(show_count(record, as_json=as_json, is_written=True))
 
 
 def _counted(
     machine: "Machine", sides: "Sequence[Side]", load: "Load", boots: int, folder: Path, before: "Sequence[Row]",
-    kernels: "Sequence[Kernel | None]", host_qemu: Path | None, *, profile: bool,
+    replacements: "Replacements", *, profile: bool,
 ) -> "Record":  # fmt: skip
-    """Count and write the record. `kernels`: of host and guest, in place of the image's."""
+    """Count and write the record."""
     from vmtoll.builds import counting, emulator, servers  # noqa: PLC0415
     from vmtoll.counting import record  # noqa: PLC0415
     from vmtoll.counting.boots import count as count_sides  # noqa: PLC0415
@@ -127,13 +121,17 @@ def _counted(
 
     disk = require(machine)
     qemu = emulator.ensure(say)
-    parts = Parts(qemu, disk, counting.ensure(), servers.program("lighttz"), kernels[0], kernels[1], host_qemu)
     began = time.monotonic()
-    counts = count_sides(parts, sides, load, boots, say, profile=profile)
-    about = {
-        "qemu": emulator.version_of(qemu), "suite": machine.release.suite, "image": disk.parent.name,
-        "guest_kernel": parts.guest.release, "commit": commit(), "took_s": round(time.monotonic() - began),
-    }  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="vmtoll-count-") as folder_of_kernels:
+        parts = replacements.unpacked(
+            Parts(qemu, disk, counting.ensure(), servers.program("lighttz")), Path(folder_of_kernels)
+        )
+        counts = count_sides(parts, sides, load, boots, say, profile=profile)
+        about = {
+            "qemu": emulator.version_of(qemu), "suite": machine.release.suite, "image": disk.parent.name,
+            "guest_kernel": parts.guest.release, "replacements": replacements.names, "commit": commit(),
+            "took_s": round(time.monotonic() - began),
+        }  # fmt: skip
     return record.write(folder, counts, load, about, before)
 
 

@@ -1,4 +1,4 @@
-"""A kernel for the counting machine, of the lab's image or of a Debian package, and the modules that it needs."""
+"""A kernel for the counting machine, from the lab's image or a Debian package, and its modules."""
 
 import gzip
 import lzma
@@ -36,9 +36,10 @@ class Kernel:
         return self.tree.name
 
     def modules(self, names: Iterable[str]) -> dict[str, bytes]:
-        """These modules and all that they need, by name, in the order in which to load them; without what is built in.
+        """These modules and their dependencies, name → content, in the order in which to load them. Without those that
+        are built into the kernel.
 
-        Raises UserError for a module that the kernel has not.
+        Raises UserError for a module that the kernel lacks.
         """
         result: dict[str, bytes] = {}
         for name in names:
@@ -48,7 +49,7 @@ class Kernel:
         return result
 
     def _needed(self, name: str) -> Iterator[str]:
-        """A module after those that it needs."""
+        """The module's dependencies, then the module itself."""
         if name in self._built_in or (name in _OPTIONAL and name not in self._files):
             return
         match = re.search(rb"\0depends=([^\0]*)\0", self._content(name))
@@ -62,7 +63,9 @@ class Kernel:
         file = self._files[name]
         reader = _READERS.get(file.suffix)
         if reader is None:
-            raise UserError(f"{self.source}: {file.name}: modules compressed as {file.suffix} are not read; use xz")
+            raise UserError(
+                f"{self.source}: vmtoll cannot decompress {file.name}; compress modules as .xz or .gz, or not at all"
+            )
         return reader(file)
 
     @cached_property

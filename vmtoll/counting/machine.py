@@ -9,11 +9,11 @@ import subprocess
 import tarfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtoll.builds import counting
-from vmtoll.counting.kernel import GUEST_MODULES, HOST_MODULES, Kernel, of_image
+from vmtoll.counting.kernel import GUEST_MODULES, HOST_MODULES, Kernel, of_image, of_package
 from vmtoll.counting.sides import Side
 from vmtoll.counting.windows import Progress, Window, read_exits, read_progress, read_windows
 from vmtoll.model.errors import UserError
@@ -30,8 +30,7 @@ mkdir -p /proc /sys /dev /root
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
-for module in /vmtoll/*.ko; do [ ! -e "$module" ] || insmod "$module" || :; done
-[ -d /vmtoll ] || modprobe -a virtio_blk ext4
+if [ -d /vmtoll ]; then for module in /vmtoll/*.ko; do insmod "$module"; done; else modprobe -a virtio_blk ext4; fi
 until [ -b /dev/vda ]; do sleep 1; done
 mount -t ext4 /dev/vda /root
 for each in proc:proc sysfs:sys devtmpfs:dev tmpfs:tmp; do mount -t "${each%:*}" none "/root/${each#*:}"; done
@@ -63,6 +62,26 @@ class Parts:
     def guest(self) -> Kernel:
         """The guest's kernel."""
         return self.guest_kernel or of_image(self.image)
+
+
+@dataclass(frozen=True)
+class Replacements:
+    """A user's files that replace parts of the image: Debian packages of kernels, and the QEMU that runs the guest."""
+
+    kernel: Path | None = None
+    guest_kernel: Path | None = None
+    qemu: Path | None = None
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Part → file name, for the record."""
+        return {part: file.name for part, file in vars(self).items() if file}
+
+    def unpacked(self, parts: Parts, folder: Path) -> Parts:
+        """The parts with these files. Unpacks the kernels into the folder. Raises UserError for another package."""
+        kernel = of_package(self.kernel, folder / "host") if self.kernel else None
+        guest_kernel = of_package(self.guest_kernel, folder / "guest") if self.guest_kernel else None
+        return replace(parts, kernel=kernel, guest_kernel=guest_kernel, host_qemu=self.qemu)
 
 
 @dataclass(frozen=True)
@@ -141,7 +160,9 @@ def write_disks(parts: Parts, sides: Sequence[Side], load: Load, folder: Path) -
 
 
 def _host_modules(kernel: Kernel | None) -> list[tuple[str, int, bytes]]:
-    """Files of the host's initial RAM disk, which host-init loads by name: the image has its own kernel's alone."""
+    """The modules of a kernel that replaces the image's, as files of the host's initial RAM disk. host-init loads them
+    in the order of their names.
+    """
     if kernel is None:
         return []
     modules = kernel.modules(HOST_MODULES).items()

@@ -42,5 +42,5 @@ def test_a_kernel_without_a_module_is_named(tmp_path: Path) -> None:
     kernel = Kernel("new.deb", tmp_path / "vmlinuz", tmp_path / "6.19")
     with pytest.raises(UserError, match=r"new\.deb: its kernel, 6\.19, has no module kvm_intel"):
         kernel.modules(["kvm_intel"])
-    with pytest.raises(UserError, match=r"zram\.ko\.zst: modules compressed as \.zst are not read; use xz"):
+    with pytest.raises(UserError, match=r"vmtoll cannot decompress zram\.ko\.zst; compress modules as \.xz"):
         kernel.modules(["zram"])
