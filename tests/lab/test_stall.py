@@ -24,7 +24,6 @@ from vmtoll.model.finding import Code
 pytestmark = pytest.mark.lab
 
 RATE_RPS, DURATION_S, DEADLINE_MS = 2000, 4.0, 50
-MOST_WITH_CATCHING_UP = 1.6  # 1.25 was seen beside other work; a tool that hides the stall is at a tenth
 # vegeta waits with at most 500 requests at once, fewer than are due during the stall, and sends the others late.
 LATE = {"vegeta": frozenset({Code.RATE_NOT_REACHED, Code.CLIENT_LATE}), "oha": frozenset[Code]()}
 STALL = (
@@ -55,8 +54,10 @@ def test_an_honest_tool_reports_the_stall(lab: Path, ssh: Ssh, tmp_path: Path, t
     truth_us = true_p99_us(stalled[0].result())
     load = primary(record)
     assert load.successful == load.requests == 8000, record.findings
+    # A machine beside other work is slow to catch up. Then as many requests are late as in a longer stall.
+    late_s = DURATION_S * (1 - number(load.goodput_rps) / RATE_RPS)
     p99_us = number(load.response_time.p99_us)
-    assert 0.9 * truth_us < p99_us < MOST_WITH_CATCHING_UP * truth_us
+    assert 0.9 * truth_us < p99_us < 1.1 * true_p99_us(late_s + DEADLINE_MS / 1000)
     assert undisturbed(record) <= {Code.STALLED} | BY_INJECTION | LATE[tool]
     folder = (tmp_path / "results" / "latest").resolve()
     trials = pd.DataFrame({"record": [record], "requests": 8000, "offered_rps": RATE_RPS})
