@@ -76,15 +76,15 @@ def test_a_campaign_of_one_test_bed_says_what_its_run_says(
             assert (ours.estimate.low, ours.estimate.high) == (theirs.estimate.low, theirs.estimate.high)
 
 
-NUMBER = re.compile(r"\d[\d,.]*(?:×|%|/s| µs| ms)")  # with its unit
+NUMBER = re.compile(r"\d[\d,.]*(?:×|%|/s| µs| ms| s\b)")  # with its unit
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.parent.name)
 def test_each_number_on_the_terminal_is_in_the_report(run: Path, analyses: Mapping[Path, RunAnalysis]) -> None:
     loaded, analysis = load_run(run), analyses[run]
-    said = " ".join(summary(loaded, analysis, rows_of(analysis)).plain.split())
+    terminal = " ".join(summary(loaded, analysis, rows_of(analysis)).plain.split())
     page = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", render(loaded, analysis))).split())
-    numbers = set(NUMBER.findall(said))
+    numbers = set(NUMBER.findall(terminal))
     assert numbers
     assert numbers - set(NUMBER.findall(page)) == set()
 

@@ -349,8 +349,8 @@ class _Sentences:
         return _capital(f"{self.label}{of} against {sides.baseline}, {total}: {', '.join(parts)}.")
 
     def _evidence(self) -> list[str]:
-        """`lighttz 0.919× (0.917 to 0.921), nginx 0.910× (…)`; only the ends of the range for many servers, and the
-        servers of each load apart.
+        """`lighttz 0.919× (0.917 to 0.921), nginx 0.910× (…)` for each load; for many servers only the ends of the
+        range.
 
         Then the verdicts that are equal, undecided or not judged, with their reasons, if there are few.
         """
@@ -359,9 +359,13 @@ class _Sentences:
             if members := sorted(self._with(kind), key=lambda member: member.ratio):
                 texts = (explained_text(each.verdict, each.sides, least=_MIN_EXPLAINED) for each in self._with(kind))
                 explained = set(filter(None, texts))
-                for load in dict.fromkeys(each.load for each in sorted(members, key=self.members.index)):
-                    sizes = [f"{each.name} {estimate_text(each.verdict)}" for each in members if each.load == load]
-                    parts.append(", ".join(sizes) if len(sizes) <= _MOST_NAMED else f"{sizes[0]} to {sizes[-1]}")
+                sizes_by_load: dict[str, list[str]] = {each.load: [] for each in self.members}
+                for each in members:
+                    sizes_by_load[each.load].append(f"{each.name} {estimate_text(each.verdict)}")
+                parts += [
+                    ", ".join(sizes) if len(sizes) <= _MOST_NAMED else f"{sizes[0]} to {sizes[-1]}"
+                    for sizes in sizes_by_load.values() if sizes
+                ]  # fmt: skip
                 parts += explained if len(explained) == 1 else ()
         for kind in (Kind.EQUIVALENT, *_OPEN):
             members = self._with(kind)

@@ -43,8 +43,8 @@ def remarks(run: Run, rows: Sequence[Row]) -> list[str]:
 
 
 def _doubts(rows: Sequence[Row], sides: Naming) -> list[str]:
-    """What the doubts of single verdicts can explain, as the report says it, the most doubtful verdict first; none that
-    names no further cause.
+    """What the doubts of each verdict can explain, in the report's words, the largest share first. A verdict whose
+    causes are all named already has no line.
     """
     named, lines = set[Code | Cause](), []
     for comparison, verdict in sorted(rows, key=lambda row: -explained_share(row[1])):

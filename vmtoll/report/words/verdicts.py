@@ -308,9 +308,9 @@ def doubts_text(judged: Judged, sides: Sides, explained: Container[Code | Cause]
 
 
 def explained_share(judged: Judged) -> float:
-    """How much of a difference, in logarithms, the doubts can explain at most, from 0 to 1.
+    """The largest share of a difference, in logarithms, that the doubts can explain: from 0 to 1.
 
-    It is 0 where that is negligible, and unless the sides differ or findings leave the comparison open.
+    0 if that is negligible, or if the comparison neither shows a difference nor is undecided because of findings.
     """
     total, estimate = math.prod(doubt.size for doubt in judged.doubts), judged.estimate
     is_open = judged.because is VerdictReason.FINDINGS
@@ -321,7 +321,7 @@ def explained_share(judged: Judged) -> float:
 
 
 def doubtful_text(judged: Judged, sides: Sides, explained: Container[Code | Cause] = ()) -> str:
-    """What the doubts can explain of a difference, or leave open: for a comparison with an `explained_share`."""
+    """The sentence on a comparison whose `explained_share` is above 0: what its doubts can explain, or leave open."""
     doubts = doubts_text(judged, sides, explained)
     if judged.because is VerdictReason.FINDINGS:
         return f"{_ratio(judged)} without the findings, which leave it open: {doubts}"
@@ -332,8 +332,8 @@ def explained_text(judged: Judged, sides: Sides, least: float = 0.0) -> str:
     """How much of a decided difference the doubts can explain at most; empty if negligible, or less than `least`, a
     fraction.
     """
-    is_said = judged.kind in DIFFERENT and explained_share(judged) > 0 and explained_share(judged) >= least
-    return doubtful_text(judged, sides) if is_said else ""
+    share = explained_share(judged)
+    return doubtful_text(judged, sides) if judged.kind in DIFFERENT and share > 0 and share >= least else ""
 
 
 def _doubt(doubt: Doubt, sides: Sides, explained: Container[Code | Cause]) -> str:
