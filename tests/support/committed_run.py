@@ -33,6 +33,12 @@ def committed_runs() -> list[Path]:
     return [file.parent for file in committed("results/*/*/run.json")]
 
 
+def committed_count() -> Path:
+    """The folder of the committed count of instructions."""
+    (file,) = committed("results/count/*/count.json")
+    return file.parent
+
+
 def linked(results: Path) -> Path:
     """Make a folder of results that has the committed runs, by links, and return it."""
     for run in committed_runs():

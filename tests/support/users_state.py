@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from tests.support.committed_run import committed, committed_runs
+from tests.support.committed_run import committed, committed_count, committed_runs
 from vmtoll.paths import CACHE, PROJECT, STATE
 
 RESULTS = PROJECT / "results"
@@ -28,7 +28,7 @@ def _repositorys() -> tuple[str, ...]:
 
     Neither results/ nor results/demo is: to list them is to find a user's runs.
     """
-    runs = {str(run) for run in committed_runs()}
+    runs = {str(run) for run in (*committed_runs(), committed_count())}
     files = {str(file) for file in committed("results/*") if len(file.relative_to(RESULTS).parts) == 1}
     return (*runs, *files, str(RESULTS / "schema"), str(RESULTS / "published"))
 

@@ -20,7 +20,7 @@ import yaml
 from pydantic import BaseModel
 
 from tests.support.command_line import parse
-from tests.support.committed_run import DEMO, committed_runs
+from tests.support.committed_run import DEMO, committed_count, committed_runs
 from vmtoll import cli, loadgen
 from vmtoll.access_log.make import DEADLINE_MS, LARGEST_SITE_BYTES
 from vmtoll.analysis.history import MOST_NIGHTS
@@ -31,12 +31,14 @@ from vmtoll.commands.bisect import DEFAULT_UNTIL
 from vmtoll.commands.campaign import run_campaign
 from vmtoll.commands.watch import watch
 from vmtoll.commands.workload import from_log
+from vmtoll.counting.record import read as read_count
 from vmtoll.guests import profiles
 from vmtoll.model.experiment import Experiment
 from vmtoll.model.finding import FINDINGS, Code, Influence, Validity
 from vmtoll.model.first_answer import FirstAnswer
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.inventory import HostVars
+from vmtoll.model.message import ratio
 from vmtoll.model.operation import Operation
 from vmtoll.paths import PROJECT
 from vmtoll.preflight import Lab
@@ -422,6 +424,19 @@ def test_the_readme_fits_on_a_page_and_begins_with_what_the_how_to_shows() -> No
     assert all(ratio in page and ratio.partition(" ")[0] in report for ratio in ratios)
 
 
+def test_the_instructions_in_documents_are_those_of_the_committed_count() -> None:
+    record, page = read_count(committed_count()), text_of("docs/how-to/count-instructions.md")
+    compared = record.judged()
+    assert compared
+    (guest,) = [each.judged.estimate for each in compared.gates if each.subject.side == "guest"]
+    assert guest
+    toll = f"{ratio(guest.value)}× ({ratio(guest.low or 0)} to {ratio(guest.high or 0)})"
+    assert toll in page
+    assert f"[{toll} the instructions]" in text_of(README)
+    counts = [side["per_request"]["instructions"] for side in record.document["sides"].values()]
+    assert [count for count in counts if f"{count:,.0f}" not in page] == []
+
+
 def test_pages_use_one_inventory_and_one_style_of_commands() -> None:
     """`vmtoll … -i lab.yml`, as `make setup` puts it on the PATH."""
     for document in [*DOCUMENTS, "results/README.md"]:
@@ -449,13 +464,13 @@ def _key(model: type[BaseModel], name: str) -> Any:
     return model.model_fields[name].default
 
 
-_WORDS = ("zero", "one", "two", "three", "four", "five", "six")
+_NUMERALS = ("zero", "one", "two", "three", "four", "five", "six")
 # Document → sentences or parts of them, with the numbers that the program has.
 CLAIMS: Mapping[str, Sequence[str]] = {
     README: (
         f"the whole interval lies within ±{_key(Experiment, 'margin_pct'):g}%",
         f"The aim is at most 1 report in {1 / thresholds.ALPHA:g}",
-        f"At full scale vmtoll therefore measures {_WORDS[MOST_BOOTS]} boots",
+        f"At full scale vmtoll therefore measures {_NUMERALS[MOST_BOOTS]} boots",
     ),
     "docs/method.md": (
         f"An experiment has {_key(Experiment, 'blocks')} blocks by default, `vmtoll ab` {_default(ab, 'blocks')}.",
@@ -469,7 +484,7 @@ CLAIMS: Mapping[str, Sequence[str]] = {
         f"| power | {thresholds.POWER:g} |",
         f"| fewest units | {thresholds.MIN_BLOCKS} and {thresholds.MIN_EQUIVALENT_BLOCKS} blocks; "
         f"{thresholds.MIN_BOOTS} and {thresholds.MIN_EQUIVALENT_BOOTS} boots |",
-        f"**{_WORDS[MOST_BOOTS].capitalize()} boots of {_WORDS[BOOT_BLOCKS]} blocks** (`boots: {MOST_BOOTS}`, "
+        f"**{_NUMERALS[MOST_BOOTS].capitalize()} boots of {_NUMERALS[BOOT_BLOCKS]} blocks** (`boots: {MOST_BOOTS}`, "
         f"`blocks: {MOST_BOOTS * BOOT_BLOCKS}`) is the default at full scale.",
     ),
     "docs/how-to/watch-every-night.md": (
