@@ -65,7 +65,7 @@ class TileLoad:
         return replace(mail.first_load(self.driver, self.workload, self.sut.host), rate_rps=self.rate_rps)
 
     def load(self, duration_s: float, label: str) -> OpenLoad | MailLoad:
-        """Its load for this time. Each guest gets requests at other times."""
+        """Its load for this time. Each guest gets its requests at different times."""
         if not isinstance(self.workload, RateWorkload):
             requests = max(1, round(self.rate_rps * duration_s))
             return replace(self.mail_load, requests=requests, tag=f"{self.driver.name}.{self.number}.{label}")
