@@ -4,6 +4,7 @@ The guests are made up here, as text and without the readers' code, by Hypothesi
 """
 
 import os
+import select
 import shlex
 import signal
 import subprocess
@@ -334,6 +335,15 @@ def test_a_hundred_made_up_guests_start_with_the_advice_in_a_real_qemu(tmp_path:
         "groups": [], "flags": FLAGS, "cgroup_version": 2, "hugepages": {"size_kib": 2048, "free": 0}, "bridges": [],
     }  # fmt: skip
 
+    def end(pid: int) -> None:
+        """The next guest has the same images, whose locks a process has until it is gone."""
+        process = os.pidfd_open(pid)
+        try:
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+            assert select.select([process], [], [], 60)[0], f"QEMU ({pid}) did not end in 60 s"
+        finally:
+            os.close(process)
+
     def starts(words: Sequence[str]) -> str:
         """What QEMU complains of; empty if it starts."""
         pid_file = tmp_path / "pid"
@@ -347,7 +357,7 @@ def test_a_hundred_made_up_guests_start_with_the_advice_in_a_real_qemu(tmp_path:
         ]
         done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         if done.returncode == 0:
-            os.kill(int(pid_file.read_text()), signal.SIGKILL)
+            end(int(pid_file.read_text()))
             pid_file.unlink()
         return done.stderr if done.returncode else ""
 
