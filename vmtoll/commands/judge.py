@@ -18,6 +18,7 @@ from vmtoll.commands.options import JsonOption, UntilOption, percent
 from vmtoll.commands.outcome import Case, Exit, check_folders, write_junit
 from vmtoll.files import write_durably
 from vmtoll.model.errors import UserError
+from vmtoll.model.message import number
 from vmtoll.model.until import Look, Until, look_share, next_look
 from vmtoll.shell import say
 from vmtoll.statistics.thresholds import MARGIN, MIN_BLOCKS
@@ -262,7 +263,7 @@ def _measured(
             f"it would take about {least_s / 60:.1f} minutes, and --at-most-min is {at_most_min:g}; give a smaller "
             "--count or --until"
         )
-    say(f"{f'looks from {FIRST_LOOK} blocks on' if until else f'{count} blocks'}, about {block_s:.3g} s each")
+    say(f"{f'looks from {FIRST_LOOK} blocks on' if until else f'{count} blocks'}, about {number(block_s)} s each")
     rows: list[Row] = []
     looks: list[Look] = []
     stream = save.open("w", encoding="utf-8") if save else None
@@ -352,8 +353,8 @@ def show_page(page: "RecordedPage", *, is_measured: bool) -> None:
 
     styles = {"worse": "red", "better": "green", "undecided": "yellow", "not judged": "yellow"}
     table = Table(box=None, pad_edge=False, title=title(page), title_justify="left")
-    for number, head in enumerate(HEADS):
-        table.add_column(head, overflow="fold", no_wrap=number in (1, 2, 3))
+    for position, head in enumerate(HEADS):
+        table.add_column(head, overflow="fold", no_wrap=position in (1, 2, 3))
     for comparison in page.comparisons:
         table.add_row(*cells(comparison, page), style=styles.get(comparison.answer, ""))
     console = Console(highlight=False, markup=False)

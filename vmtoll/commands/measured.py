@@ -14,6 +14,7 @@ from vmtoll.commands.help import NOTHING_VALID
 from vmtoll.commands.progress import Progress
 from vmtoll.model.finding import Code, Role, Validity
 from vmtoll.model.load import Load, LoadKind
+from vmtoll.model.message import number
 from vmtoll.model.metric import CPU
 from vmtoll.model.percentiles import FEWEST
 from vmtoll.model.trial import Measurement, TrialRecord
@@ -108,7 +109,7 @@ def _values(measurement: Measurement, load: Load) -> dict[str, float | None]:
 
 
 def _line(figure: dict[str, Any]) -> str:
-    rate, p50, p99, cpu = (None if figure[name] is None else f"{figure[name]:,.3g}" for name in _NAMES)
+    rate, p50, p99, cpu = (None if figure[name] is None else number(figure[name]) for name in _NAMES)
     measured = [
         f"{rate} answers/s" if rate else "no rate",
         f"p50 {p50} ms" if p50 else "no p50",

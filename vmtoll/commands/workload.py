@@ -9,6 +9,7 @@ import typer
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import CommandGroup, describe, subcommand
 from vmtoll.commands.options import JsonOption, outside_bundles
+from vmtoll.model.message import number
 from vmtoll.shell import say
 
 if TYPE_CHECKING:
@@ -105,15 +106,15 @@ def _lines(summary: "Summary") -> Iterator[str]:
     yield f"format:       {', '.join(shares) if len(summary['formats']) > 1 else next(iter(summary['formats']))}"
     yield f"time:         {summary['first_at']} to {summary['last_at']}, {_covered(summary)}"
     second, minute = summary["peak_second"], summary["peak_minute"]
-    busiest = f"the busiest minute {minute['rate_rps']:.4g} (60 s from {minute['start']}), " if minute else ""
+    busiest = f"the busiest minute {number(minute['rate_rps'])} (60 s from {minute['start']}), " if minute else ""
     yield (
-        f"rate:         {summary['rate_mean_rps']:.3g} requests/s on average; {busiest}the busiest second "
+        f"rate:         {number(summary['rate_mean_rps'])} requests/s on average; {busiest}the busiest second "
         f"{second['requests']} ({second['start']})"
     )
     yield from _plan(summary)
     yield from _by_hour(summary["hours"])
     yield (
-        f"connections:  {connections['requests_per_connection_mean']:.3g} requests each on average (median "
+        f"connections:  {number(connections['requests_per_connection_mean'])} requests each on average (median "
         f"{connections['requests_per_connection_p50']}, 90% up to {connections['requests_per_connection_p90']}); "
         f"{connections['keep_alive_share']:.1%} of the requests found one open ({connections['estimate']})"
     )
@@ -153,8 +154,8 @@ def _lines(summary: "Summary") -> Iterator[str]:
         share = site["body_bytes_mean"] / log["body_bytes_mean"]
         yield (
             f"warning:      the mean body is {share:.0%} of the log's, so this site misjudges links: "
-            f"{misjudged['link_mbit'] / 1000:g} Gbit/s carries {misjudged['log_rps']:,.3g} requests/s of the log, but "
-            f"{misjudged['site_rps']:,.3g} of the site"
+            f"{misjudged['link_mbit'] / 1000:g} Gbit/s carries {number(misjudged['log_rps'])} requests/s of the log, "
+            f"but {number(misjudged['site_rps'])} of the site"
             f"{'; leave out --largest-kib' if misjudged['is_kept_without_largest_kib'] else ''}"
         )
 
@@ -198,12 +199,12 @@ def _plan(summary: "Summary") -> Iterator[str]:
         share = ten["requests"] / plan["requests"]
         yield (
             f"warning:      {share:.0%} of the busiest minute's requests came within 10 s, "
-            f"{ten['rate_rps']:.4g} requests/s: the workload has the mean of the minute, so set rate_rps to what you "
-            "plan for"
+            f"{number(ten['rate_rps'])} requests/s: the workload has the mean of the minute, so set rate_rps to what "
+            "you plan for"
         )
     yield (
-        f"plan for:     {plan['rate_rps']:.4g} requests/s, the busiest minute; plan for the busiest second "
-        f"({second['requests'] / plan['rate_rps']:.3g} times as many) only if your objective holds for each second"
+        f"plan for:     {number(plan['rate_rps'])} requests/s, the busiest minute; plan for the busiest second "
+        f"({number(second['requests'] / plan['rate_rps'])} times as many) only if your objective holds for each second"
     )
 
 
@@ -221,6 +222,6 @@ def _by_hour(hours: "Sequence[Summary]") -> Iterator[str]:
         total = totals.setdefault(hour["start"][11:13], [0, 0])
         total[0] += hour["requests"]
         total[1] += hour["covered_s"]
-    cells = [f"{hour}h {requests / covered_s:<7.3g}" for hour, (requests, covered_s) in sorted(totals.items())]
+    cells = [f"{hour}h {number(requests / covered_s):<7}" for hour, (requests, covered_s) in sorted(totals.items())]
     for first in range(0, len(cells), 8):
         yield f"{'' if first else 'by hour UTC:':13} {' '.join(cells[first : first + 8]).rstrip()}"

@@ -23,7 +23,7 @@ class ReasonCode(WithText):
     """Reason for the outcome of a claim, or for the shape of a published figure; `Reason` has its numbers and names."""
 
     INTERVAL = "interval", "{where}, {blocks:plural block}"
-    LEVEL = "level", "the interval of the mean ({low:.4g} to {high:.4g}) {where}"
+    LEVEL = "level", "the interval of the mean ({low:number} to {high:number}) {where}"
     FAILURES_IN_A_BLOCK = "failures-in-a-block", "{most:g} in one of {blocks:plural block}"
     FEW_BLOCKS = "few-blocks", "{blocks:plural block}; an interval needs {needed:.0f}"
     ZERO_HAS_NO_RATIO = "zero-has-no-ratio", "a value of zero has no ratio"

@@ -138,7 +138,7 @@ FINDINGS: dict[Code, FindingKind] = {
         Influence.DISTORTS,
         "other processes on the client took CPU from the load generator: it measured its own waiting",
         "three processes use the client's core alongside the load generator, or only during the cross-check",
-        "background processes used {value:,.1f}% CPU[ (limit {limit:.3g}%)][, mainly {process}]", of_tool=True),
+        "background processes used {value:,.1f}% CPU[ (limit {limit:number}%)][, mainly {process}]", of_tool=True),
     Code.RATE_NOT_REACHED: _suspect(
         Influence.BOUNDS,
         "the open loop fell behind its rate, for a while or to the end: the load was not the offered one",
@@ -148,13 +148,13 @@ FINDINGS: dict[Code, FindingKind] = {
         Influence.BOUNDS,
         "the load generator sent late: its own delay is a large part of the tail of the response times",
         "the p99 of the client's delay is a fifth of the p99 of the response times",
-        "the load generator sent up to {value:,.0f} µs late at its p99[ (limit {limit:,.3g} µs)]",
+        "the load generator sent up to {value:,.0f} µs late at its p99[ (limit {limit:number} µs)]",
         of_tool=True, injected=False),
     Code.START_SPREAD: _suspect(
         Influence.DISTORTS,
         "several clients did not begin together: for a while the load was not the offered one",
         "on one of three clients the load tool begins a second late",
-        "the clients started {value:,.0f} ms apart[ (limit {limit:,.3g} ms)]", of_tool=True),
+        "the clients started {value:,.0f} ms apart[ (limit {limit:number} ms)]", of_tool=True),
     Code.LITTLES_LAW: _suspect(
         Influence.BOUNDS,
         "users, throughput and response time do not fit together: fewer users than planned were in flight",
@@ -169,12 +169,12 @@ FINDINGS: dict[Code, FindingKind] = {
         Influence.BOUNDS,
         "the link was full: equal values are not evidence of low overhead",
         "the client's link is shaped to 50 Mbit/s, below the load",
-        "the link carried {value:.1f}% of its line rate[ (limit {limit:.3g}%)]"),
+        "the link carried {value:.1f}% of its line rate[ (limit {limit:number}%)]"),
     Code.RETRANSMITS: _suspect(
         Influence.DISTORTS,
         "TCP sent segments again: the network, not the server, decided some response times",
         "one packet in fifty is dropped on its way to the client",
-        "{value:.2f}% of the TCP segments were sent again[ (limit {limit:.3g}%)]"),
+        "{value:.2f}% of the TCP segments were sent again[ (limit {limit:number}%)]"),
     Code.LISTEN_DROPS: _suspect(
         Influence.SYMPTOM,
         "the kernel turned connections away because the server's listen queue was full",
@@ -184,27 +184,28 @@ FINDINGS: dict[Code, FindingKind] = {
         Influence.DISTORTS,
         "the client ran out of local ports toward the server, or nearly so: they were in use or in TIME_WAIT",
         "the client is left 84 local ports, which earlier connections hold in TIME_WAIT",
-        "{value:.0f}% of the local ports were in use or in TIME_WAIT[ (limit {limit:.3g}%)][: {used} of {available}]"),
+        "{value:.0f}% of the local ports were in use or in TIME_WAIT"
+        "[ (limit {limit:number}%)][: {used} of {available}]"),
     Code.STEAL: _suspect(
         Influence.DISTORTS,
         "the hypervisor took CPU time away from the machine under test",
         "0.6% stolen; an emulated guest's kernel reports no steal",
-        "the hypervisor took {value:.2f}% of the CPU time[ (limit {limit:.3g}%)]", injected=False),
+        "the hypervisor took {value:.2f}% of the CPU time[ (limit {limit:number}%)]", injected=False),
     Code.BACKGROUND_CPU: _suspect(
         Influence.DISTORTS,
         "processes outside the measurement used the CPUs of the machine under test",
         "a neighbour keeps the core of the machine under test busy",
-        "background processes used {value:,.1f}% CPU[ (limit {limit:.3g}%)][, mainly {process}]"),
+        "background processes used {value:,.1f}% CPU[ (limit {limit:number}%)][, mainly {process}]"),
     Code.HOST_BACKGROUND_CPU: _suspect(
         Influence.DISTORTS,
         "on the KVM host processes outside the measurement used the guest's CPUs",
         "a sibling guest on the same core of the KVM host",
-        "background processes used {value:,.1f}%[ of the CPUs of {sut}][ (limit {limit:.3g}%)][, mainly {process}]"),
+        "background processes used {value:,.1f}%[ of the CPUs of {sut}][ (limit {limit:number}%)][, mainly {process}]"),
     Code.FREQUENCY_SPREAD: _suspect(
         Influence.DISTORTS,
         "the CPUs' clock rate moved during the measurement: turbo, power saving or heat",
         "a clock rate that falls from second to second; virtual machines do not govern theirs",
-        "the CPUs' clock rate moved by {value:.1f}%[ (limit {limit:.3g}%)]", injected=False),
+        "the CPUs' clock rate moved by {value:.1f}%[ (limit {limit:number}%)]", injected=False),
     Code.CLOCK_SOURCE: _suspect(
         Influence.DISTORTS,
         "a machine's clock source changed since the run began: its times are not comparable",
@@ -214,12 +215,12 @@ FINDINGS: dict[Code, FindingKind] = {
         Influence.DISTORTS,
         "a machine's clock was set during the measurement",
         "the guest's clock is set forward by five seconds during the load",
-        "the clock was set by {value:,.3f} s[ (limit {limit:.3g} s)]"),
+        "the clock was set by {value:,.3f} s[ (limit {limit:number} s)]"),
     Code.WARMUP_DRIFT: _suspect(
         Influence.DISTORTS,
         "the first third of the measurement was slower than the rest: the server was not warm yet",
         "no warm-up, a page cache dropped just before, and a slow disk",
-        "the first third was {value:.0f}% slower than the rest[ (limit {limit:.3g}%)]"),
+        "the first third was {value:.0f}% slower than the rest[ (limit {limit:number}%)]"),
     Code.NOT_COLD: _suspect(
         Influence.DISTORTS,
         "the disk read less than was served: some of it came from a cache",
@@ -229,7 +230,7 @@ FINDINGS: dict[Code, FindingKind] = {
         Influence.SYMPTOM,
         "for a while no response came at all: the server, its machine or the network stalled",
         "the server is frozen and continues later",
-        "no response for {value:.2f} s[ (limit {limit:,.3g} s)]"),
+        "no response for {value:.2f} s[ (limit {limit:number} s)]"),
     Code.SYSCTL: _suspect(
         Influence.DISTORTS,
         "a kernel parameter differs between the sides, and the experiment does not declare it",

@@ -19,7 +19,7 @@ from vmtoll.capacity.resources import Size
 from vmtoll.capacity.scaling import LevelKind, Scaling
 from vmtoll.model.finding import Code
 from vmtoll.model.hardware import Hardware
-from vmtoll.model.message import message, several, spread
+from vmtoll.model.message import message, number, several, spread
 from vmtoll.model.trial import METAL, Accelerator, MachineKind, is_shape_only
 from vmtoll.report.words import DASH, KVM_HARDWARE, percent, platform_text, plural
 from vmtoll.statistics.student import Interval
@@ -303,7 +303,7 @@ def _plan_facts(plans: ByEnd[FleetPlan | None], kind: MachineKind) -> Facts:
     costs = ("cost of a million requests", "watt-hours per million requests")
     for name, field in zip(costs, ("cost_per_million", "watt_hours_per_million"), strict=True):
         if getattr(plan, field) is not None:
-            figures = [f"{getattr(plan, field):.3g}" if plan else DASH for plan in plans.all]
+            figures = [number(getattr(plan, field)) if plan else DASH for plan in plans.all]
             yield name, f"{' / '.join(figures)} (by the same)"
 
 
@@ -383,7 +383,7 @@ def request_text(result: CapacityResult) -> str:
     return ", ".join(estimate_text(estimate, unit=f" {unit}") for estimate, unit in figures if estimate) or "unknown"
 
 
-def estimate_text(estimate: Estimate, number: Callable[[float], str] = "{:.3g}".format, unit: str = "") -> str:
+def estimate_text(estimate: Estimate, text: Callable[[float], str] = number, unit: str = "") -> str:
     """`0.045 (0.044 to 0.046)`; the value alone where there is no interval."""
-    is_known = estimate.low and math.isfinite(estimate.high) and number(estimate.low) != number(estimate.high)
-    return spread(estimate.mid, (estimate.low, estimate.high) if is_known else None, number, unit)
+    is_known = estimate.low and math.isfinite(estimate.high) and text(estimate.low) != text(estimate.high)
+    return spread(estimate.mid, (estimate.low, estimate.high) if is_known else None, text, unit)

@@ -23,6 +23,7 @@ from vmtoll.analysis.run import Run, load_run
 from vmtoll.files import replacing
 from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.errors import LoadError
+from vmtoll.model.message import number
 from vmtoll.paths import PROJECT
 from vmtoll.report.charts import draw_all
 from vmtoll.report.page import environment, link_terms
@@ -185,11 +186,11 @@ def tables(parts: Iterable[tuple[str, pd.DataFrame]]) -> NotebookHtml:
 
 
 def table(frame: pd.DataFrame) -> NotebookHtml:
-    """All rows of a table, without the index or truncated texts; numbers have four digits. Empty without rows."""
+    """All rows of a table, without the index or truncated texts, numbers as in reports. Empty without rows."""
     if not len(frame):
         return NotebookHtml("")
     with pd.option_context("display.max_colwidth", None):
-        inner = frame.to_html(index=False, border=0, justify="left", na_rep="–", float_format="{:,.4g}".format)
+        inner = frame.to_html(index=False, border=0, justify="left", na_rep="–", float_format=number)
     scroll = "class='scroll' tabindex='0' role='group' aria-label='Table' style='overflow-x:auto'"
     return NotebookHtml(f"<div {scroll}>{inner}</div>")
 

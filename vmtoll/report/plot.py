@@ -17,6 +17,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from vmtoll.analysis.run import Run
 from vmtoll.model.finding import Validity
+from vmtoll.model.message import number
 from vmtoll.model.trial import Arm, Scenario
 from vmtoll.report.words import arm_text, duration, platform_text
 
@@ -285,8 +286,8 @@ def lanes_of(run: Run, labels: dict[Scenario, str], arms: Iterable[Arm], column:
 def strip_chart(title: str, caption: str, lanes: Sequence[Lane], unit: str, axis: str = "") -> Chart:
     """The chart of a strip, with each lane's median and range as `alt`. `axis`: its label, by default the unit."""
     texts = [
-        f"{lane.row} on {lane.style.label}: median {lane.values.median():,.4g} {unit}"
-        f" ({lane.values.min():,.4g} to {lane.values.max():,.4g}, {len(lane.values)} trials)"
+        f"{lane.row} on {lane.style.label}: median {number(lane.values.median())} {unit}"
+        f" ({number(lane.values.min())} to {number(lane.values.max())}, {len(lane.values)} trials)"
         for lane in lanes
     ]
     return Chart.of(title, caption, texts, strip(lanes, axis or unit))

@@ -1,11 +1,14 @@
 """Sentences with blanks, words of codes, and values with their intervals."""
 
+import re
 from typing import Any
 
 import pytest
 
+from vmtoll.model.claim import ReasonCode
+from vmtoll.model.finding import FINDINGS, Code
 from vmtoll.model.hardware import Hardware
-from vmtoll.model.message import digits, message, spread
+from vmtoll.model.message import blanks, digits, message, spread
 from vmtoll.model.runtime import runtime_text
 from vmtoll.model.verdict import Kind
 
@@ -55,3 +58,12 @@ def test_a_value_has_its_interval_behind_its_unit() -> None:
 )
 def test_a_runtime_has_its_own_words(recorded: dict[str, Any], text: str) -> None:
     assert runtime_text(recorded) == text
+
+
+@pytest.mark.parametrize("code", [*FINDINGS, *ReasonCode])
+def test_no_sentence_writes_a_number_in_powers_of_ten(code: Code | ReasonCode) -> None:
+    sentence = FINDINGS[code].sentence if isinstance(code, Code) else code.text
+    values: dict[str, Any] = dict.fromkeys(blanks(sentence), 12345.678)
+    for names in re.findall(r"{(\w+):list}", sentence):
+        values[names] = ()
+    assert not re.search(r"[0-9]e[+-]?[0-9]", message(sentence, values))

@@ -7,7 +7,7 @@ from vmtoll.analysis.claims import count_outcomes
 from vmtoll.model.analysis import RunAnalysis
 from vmtoll.model.finding import Validity
 from vmtoll.model.hardware import Hardware
-from vmtoll.model.message import message, percent, plural
+from vmtoll.model.message import message, number, percent, plural
 from vmtoll.model.metric import CPU, HOST_CPU, TAIL, THROUGHPUT, Metric
 from vmtoll.model.run import Manifest
 from vmtoll.model.trial import METAL, Accelerator, Arm, Scenario
@@ -410,7 +410,7 @@ def ending_text(manifest: Manifest) -> str:
         return ""
     why = message(manifest.stopped.text, until.model_dump())
     last = looks[-1]
-    extent = f"{plural(last.blocks, 'block')} and {last.measured_s / 60:.3g} minutes"
+    extent = f"{plural(last.blocks, 'block')} and {number(last.measured_s / 60)} minutes"
     return f"Stopped after {extent}, because {why}. Comparisons: {_counts_text(last)}."
 
 
