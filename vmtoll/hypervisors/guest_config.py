@@ -125,7 +125,8 @@ class GuestConfig:
     """A guest. `domain_type`: what runs its code, as libvirt has it (kvm, qemu). `model_flags`: instructions of the CPU
     model; `seen_flags`: those that the running guest sees. `kvmclock`: why the guest has none, empty if it has it.
     `weight`: of CPU time, 0 if nobody has set one. `blkio`: limits of the host's devices. `kernel`: the file that the
-    definition boots, empty if the guest boots its own; `cmdline`: that kernel's command line.
+    definition boots, empty if the guest boots its own; `cmdline`: that kernel's command line. `host_devices`: PCI
+    devices of the host that the guest has, by address; a definition does not say what they are.
     """
 
     name: str
@@ -155,6 +156,7 @@ class GuestConfig:
     disks: Fact[tuple[Disk, ...]] = _UNREAD
     cards: Fact[tuple[Card, ...]] = _UNREAD
     controllers: tuple[str, ...] = ()
+    host_devices: tuple[str, ...] = ()
 
 
 def flag_name(name: str) -> str:

@@ -93,6 +93,7 @@ def guest_of_xml(
         cmdline=(domain.findtext("os/cmdline") or "").strip(),
         is_protected=Known(domain.find("launchSecurity") is not None, _SOURCE),
         disks=Known(tuple(_disks(domain)), _SOURCE), cards=Known(tuple(_cards(domain, architecture)), _SOURCE),
+        host_devices=tuple(_host_devices(domain)),
     )  # fmt: skip
     args = [argument.get("value", "") for argument in domain.iter(_ARG)]
     return with_args(guest, parse_command_line(["qemu", *args])) if args else guest
@@ -202,6 +203,12 @@ def _bus(domain: ET.Element, disk: ET.Element) -> Fact[str]:
     if len({"virtio" in model for model in models}) > 1:
         return Unknown("the SCSI controller of the disk (its element `address`)")
     return Known(f"scsi ({', '.join(models) or 'auto'})", _SOURCE)
+
+
+def _host_devices(domain: ET.Element) -> Iterator[str]:
+    for address in domain.iterfind("devices/hostdev[@type='pci']/source/address"):
+        numbers = [int(address.get(part, "0"), 0) for part in ("domain", "bus", "slot", "function")]
+        yield "{:04x}:{:02x}:{:02x}.{:x}".format(*numbers)
 
 
 def _cards(domain: ET.Element, architecture: str) -> Iterator[Card]:

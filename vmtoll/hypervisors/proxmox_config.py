@@ -30,6 +30,7 @@ MODELS = "etc/pve/virtual-guest/cpu-models.conf"
 _KEY = re.compile(r"([a-z][a-z0-9_-]*):\s*(.*?)\s*")
 _DISK = re.compile(r"(virtio|scsi|sata|ide)\d+")
 _CARD = re.compile(r"net\d+")
+_HOST_DEVICE = re.compile(r"hostpci\d+")
 _CELL = re.compile(r"numa\d+")
 _MAC = re.compile(r"(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}")
 _CARDS = ("virtio", "e1000", "rtl8139", "vmxnet3", "ne2k", "pcnet", "i82")
@@ -153,6 +154,7 @@ def guest_of_config(config: Config, architecture: str = "") -> GuestConfig:
         disks=Known(tuple(_disk(config, name) for name in config.disks), SOURCE),
         cards=Known(tuple(_cards(config)), SOURCE),
         controllers=tuple({_controller(config) for name in config.disks if name.startswith("scsi")}),
+        host_devices=tuple(_host_devices(config)),
     )  # fmt: skip
     line = config.args
     return with_args(guest, line) if line.options else guest
@@ -270,6 +272,13 @@ def _cards(config: Config) -> Iterator[Card]:
                 {"inbound": f"{float(parts['rate']) * 1000:.0f}"} if float(parts.get("rate") or 0) else {}, SOURCE
             ), is_down=parts.get("link_down") == "1",
         )  # fmt: skip
+
+
+def _host_devices(config: Config) -> Iterator[str]:
+    """Addresses of the host's devices, or the names of their mappings."""
+    for name in (name for name in config.values if _HOST_DEVICE.fullmatch(name)):
+        parts = config.parts(name, "host")
+        yield parts.get("mapping") or parts.get("host", name)
 
 
 def has_hpet(config: Config) -> bool | None:

@@ -97,6 +97,10 @@ def guest_of_line(
         iothreads=sum(option.get("qom-type") == "iothread" for option in objects),
         is_protected=_read(line, protected), disks=_disks(line, answers, kind),
         cards=_cards(line, answers, machine, kind), controllers=tuple(_controllers(line).values()),
+        host_devices=tuple(
+            device.get("host") or device.get("sysfsdev").rpartition("/")[2]
+            for device in line.all("device") if device.get("driver").startswith("vfio-pci")
+        ),
     )  # fmt: skip
 
 
@@ -119,7 +123,7 @@ def with_args(guest: GuestConfig, line: CommandLine) -> GuestConfig:
         if isinstance(mine, Known) and isinstance(more, Known) and line.has("device", "drive", "nic", "net"):
             listed = [replace(device, handle=None) for device in more.known if device.handle]
             changed[devices] = Known((*mine.known, *listed), mine.source)
-    return replace(guest, **changed)
+    return replace(guest, host_devices=(*guest.host_devices, *added.host_devices), **changed)
 
 
 def _read(line: CommandLine, value: T) -> Fact[T]:

@@ -82,6 +82,17 @@ def test_a_card_whose_link_is_down_lacks_nothing() -> None:
     assert lacking(down.replace("'down'", "'up'")) == {Tuning.MULTIQUEUE: "1"}
 
 
+def test_a_device_of_the_host_may_be_the_card_if_no_other_has_a_link() -> None:
+    address = "<address domain='0x0000' bus='0x81' slot='0x00' function='0x1'/>"
+    device = f"<hostdev mode='subsystem' type='pci'><source>{address}</source></hostdev>"
+    beside = taken_back("<devices>", f"<devices>{device}")
+    alone = beside.replace("<source bridge", "<link state='down'/><source bridge")
+    assert alone != beside
+    (unknown,) = [one for one in diagnose(alone, FACTS) if one.tuning is Tuning.NETWORK]
+    assert unknown.state is State.UNKNOWN and "0000:81:00.1" in unknown.tells
+    assert all(one.state is not State.UNKNOWN for one in diagnose(beside, FACTS) if one.tuning is Tuning.NETWORK)
+
+
 def test_a_limit_of_zero_is_none() -> None:
     free = "<iotune><total_iops_sec>0</total_iops_sec></iotune>"
     assert lacking(taken_back("bus='virtio'/>", f"bus='virtio'/>{free}")) == {}

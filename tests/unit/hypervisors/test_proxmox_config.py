@@ -65,6 +65,12 @@ def test_disks_and_cards_by_their_options(config: Config) -> None:
     assert card_of({"model": "virtio", "macaddr": "BC:24:11:2E:C5:4B"}) == ("virtio", "bc:24:11:2e:c5:4b")
 
 
+def test_devices_of_the_host_by_address_or_mapping() -> None:
+    text = "hostpci0: 0000:81:00.1,pcie=1\nhostpci1: mapping=wan,rombar=0\nhostpci2: host=03:00;04:00\n"
+    config = parse_config("404", text + "args: -device vfio-pci,host=65:00.0 -device virtio-rng-pci\n")
+    assert guest_of_config(config).host_devices == ("0000:81:00.1", "wan", "03:00;04:00", "65:00.0")
+
+
 def attributes(config: Config, path: str) -> Mapping[str, str]:
     element = ET.fromstring(definition_xml(guest_of_config(config))).find(path)
     return {} if element is None else element.attrib

@@ -357,6 +357,14 @@ def _cards(guest: GuestConfig) -> Iterable[Any]:
     return guest.cards.known
 
 
+def _networks(guest: GuestConfig) -> Iterable[Any]:
+    """Its cards. Raises UnknownFactError where none has a link, and one of the host's devices may be the card."""
+    cards = guest.cards.known
+    if guest.host_devices and all(card.is_down for card in cards):
+        raise UnknownFactError(f"whether the host's {', '.join(guest.host_devices)} is a network card (`lspci`)")
+    return cards
+
+
 def _devices(guest: GuestConfig) -> Iterable[Any]:
     return (*guest.cards.known, *guest.disks.known)
 
@@ -365,7 +373,7 @@ def _devices(guest: GuestConfig) -> Iterable[Any]:
 _RULES: tuple[tuple[Tuning, Callable[[GuestConfig], Iterable[Any]], Callable[..., Result | None]], ...] = (
     (Tuning.KVM, _whole, _kvm), (Tuning.CPU_LIMIT, _whole, _cpu_limit), (Tuning.MEMORY_LIMIT, _whole, _memory_limit),
     (Tuning.DISK_LIMIT, _disks_and_host, _disk_limit), (Tuning.NETWORK_LIMIT, _cards, _network_limit),
-    (Tuning.CPU_MODEL, _whole, _model), (Tuning.TIMERS, _whole, _timers), (Tuning.NETWORK, _cards, _network),
+    (Tuning.CPU_MODEL, _whole, _model), (Tuning.TIMERS, _whole, _timers), (Tuning.NETWORK, _networks, _network),
     (Tuning.CARD, _cards, _card_model), (Tuning.DISK_BUS, _disks, _bus), (Tuning.CACHE, _disks, _cache),
     (Tuning.VHOST, _cards, _vhost), (Tuning.IOMMU, _devices, _iommu), (Tuning.NOTIFICATIONS, _devices, _notifications),
     (Tuning.OFFLOADS, _cards, _offloads), (Tuning.MULTIQUEUE, _cards, _multiqueue), (Tuning.PINNING, _whole, _pinning),
