@@ -25,7 +25,8 @@ def demo(results: ResultsOption = RESULTS, suite: SuiteOption = None, as_json: J
     resolved = load(Registry().experiment_file("demo"))
     taken_s: dict[str, float] = {}
     with _timed("lab and load tools", taken_s):
-        embedded.up(resolved.experiment.link, say, release=lab_release(suite))
+        link, workloads = resolved.experiment.link, resolved.workloads.values()
+        embedded.up(link, say, release=lab_release(suite), workloads=workloads)
     with _timed("measuring", taken_s):
         folder = run_one("demo", None, results)
     with _timed("report", taken_s):

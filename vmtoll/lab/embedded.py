@@ -52,19 +52,28 @@ def _need_debian() -> None:
         raise UserError(f"the embedded lab needs Debian and root, and this is {name}; give an --inventory of machines")
 
 
-def up(link: str, say: Say, shape: topology.LabShape | None = None, release: Release | None = None) -> None:
+def up(
+    link: str,
+    say: Say,
+    shape: topology.LabShape | None = None,
+    release: Release | None = None,
+    workloads: Iterable[Workload] | None = None,
+) -> None:
     """Bring up a lab (default: the topology `single`) of a release, with the clients' links at `link`.
 
     If a lab of this shape, release and image is up and answers, only its link changes; any other lab is replaced. The
-    clients get every load tool.
+    clients get the compiled load tools of these workloads, by default every one.
     """
     if not LINK.fullmatch(link):
         raise UserError(f"--link {link!r}: not a rate; give `unshaped`, or a rate such as `100mbit` or `1gbit`")
     shape = shape or topology.shape()
     _check_link(link, virtual=bool(shape.inventory))
     release = release or _own_release()
+    compiled = [tool["name"] for tool in tools.binaries()]
+    if workloads is not None and not shape.inventory:  # the disk of virtual machines holds all of them
+        compiled = sorted({tool for workload in workloads for tool in workload.tools}.intersection(compiled))
     with ThreadPoolExecutor() as pool:
-        compiling = pool.submit(tools.build)
+        compiling = pool.submit(tools.build, compiled)
         try:
             images = {each: image.ensure(say, each, kernels) for each, kernels in shape.images(release).items()}
             folder = images[release]

@@ -29,7 +29,7 @@ def test_each_builder_finds_what_it_needs_whichever_is_slower(
         make("disk")
         return folder / "machine.qcow2"
 
-    monkeypatch.setattr(tools, "build", lambda: make("tools"))
+    monkeypatch.setattr(tools, "build", lambda _: make("tools"))
     monkeypatch.setattr(image, "ensure", built_image)
     monkeypatch.setattr(machine_disk, "ensure", disk)
     monkeypatch.setattr(embedded, "lock", lambda _: nullcontext())
