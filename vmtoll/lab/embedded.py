@@ -6,6 +6,7 @@ import platform
 import re
 import shutil
 import subprocess
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -32,6 +33,7 @@ from vmtoll.spec.experiment import Resolved
 from vmtoll.spec.inventory import read_inventory
 
 Say = Callable[[str], None]
+SEND_BUFFER_BYTES = 1 << 17  # of a guest's card; less than a shaped link's queue in playbooks/roles/embedded_lab
 LINK = re.compile(r"unshaped|[1-9][0-9]*(mbit|gbit)")
 
 
@@ -91,7 +93,7 @@ def up(
                     requested["images"] = {each.suite: str(path) for each, path in images.items()}
                 _build(link, shape, release, requested, say)
                 compiling.result()
-                _copy_missing_tools({"clients": [tool["name"] for tool in tools.binaries()]}, say)
+                _copy_missing_tools({"clients": compiled}, say)
         except VmtollError:
             if not compiling.done():
                 say("the lab did not come up; why follows when the load tools are compiled")
@@ -181,10 +183,22 @@ def _guests_and_cpus(
         "embedded_lab_cpus": cpus,
         "embedded_lab_sut_cpus": str(cpus - 1),
         "embedded_lab_guests": [
-            {**variables, **role_entry(guest, tsc_khz=rate_khz, images=images)}
+            {**variables, **_with_send_buffer(role_entry(guest, tsc_khz=rate_khz, images=images))}
             for variables, guest in zip(shape.guests, guests, strict=True)
         ],
     }
+
+
+def _with_send_buffer(entry: dict[str, Any]) -> dict[str, Any]:
+    """The guest's entry; its card holds packets back while this many bytes of it are queued in the lab.
+
+    Otherwise the guest sends what the queue of a shaped link then drops, which no process of this machine does.
+    """
+    domain = ET.fromstring(entry["xml"])
+    for card in domain.findall("devices/interface[@type='bridge']"):
+        ET.SubElement(ET.SubElement(card, "tune"), "sndbuf").text = str(SEND_BUFFER_BYTES)
+    ET.indent(domain)
+    return entry | {"xml": ET.tostring(domain, encoding="unicode") + "\n"}
 
 
 def prepare(resolved: Resolved, say: Say) -> Path:
