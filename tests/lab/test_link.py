@@ -51,7 +51,7 @@ def test_it_loses_nothing_and_queues_no_longer_than_a_card(
         ssh("client", f"python3 /tmp/transfer.py {ADDRESSES[machine]} {PORT} {words}")
         figures = json.loads(sender.stdout.read())
     print(machine, words, figures)
-    # Nothing was lost: TCP probes once when a first answer takes longer than two of the round trips it knows.
+    # TCP may send a probe again where nothing was lost: an answer that waits in the queue is late for it.
     assert figures["sent_again"] <= RETRANSMITTED_PCT / 100 * connections * size / SEGMENT_BYTES
     assert dropped("vmtoll-switch", "sw-client") == before
     assert figures["longest_rtt_ms"] < QUEUE_MS

@@ -19,7 +19,7 @@ def tcp_info(connection: socket.socket) -> tuple[int, int]:
 
 
 def send(port: int, connections: int, size: int) -> dict[str, float]:
-    """Send `size` bytes over each of the next connections; figures of the worst, and of all."""
+    """Send `size` bytes over each of the next connections; return round trip, segments sent again, rate."""
     with socket.create_server(("", port), backlog=connections) as server:
         print("waiting", flush=True)
         accepted = [server.accept()[0] for _ in range(connections)]
@@ -28,14 +28,14 @@ def send(port: int, connections: int, size: int) -> dict[str, float]:
     for connection in accepted:
         connection.setblocking(False)
     while left:
-        ready, writable, _ = select.select(left, [one for one in left if left[one]], [], 0.01)
+        ready, writable, _ = select.select(left, [connection for connection in left if left[connection]], [], 0.01)
         for connection in writable:
             left[connection] -= connection.send(data[: left[connection]])
-        longest_rtt_us = max(longest_rtt_us, *(tcp_info(one)[0] for one in left))
+        longest_rtt_us = max(longest_rtt_us, *(tcp_info(connection)[0] for connection in left))
         for connection in ready:  # its receiver has all, and closed
             del left[connection]
     seconds = time.monotonic() - began
-    again = sum(tcp_info(one)[1] for one in accepted)
+    again = sum(tcp_info(connection)[1] for connection in accepted)
     mbit = connections * size * 8 / seconds / 1e6
     return {"longest_rtt_ms": longest_rtt_us / 1e3, "sent_again": again, "mbit_per_s": mbit}
 

@@ -182,6 +182,7 @@ def _guests_and_cpus(
     return {
         "embedded_lab_cpus": cpus,
         "embedded_lab_sut_cpus": str(cpus - 1),
+        "embedded_lab_send_buffer_bytes": SEND_BUFFER_BYTES,
         "embedded_lab_guests": [
             {**variables, **_with_send_buffer(role_entry(guest, tsc_khz=rate_khz, images=images))}
             for variables, guest in zip(shape.guests, guests, strict=True)
@@ -190,9 +191,9 @@ def _guests_and_cpus(
 
 
 def _with_send_buffer(entry: dict[str, Any]) -> dict[str, Any]:
-    """The guest's entry; its card holds packets back while this many bytes of it are queued in the lab.
+    """The guest's entry with a limited send buffer, so that its card waits while SEND_BUFFER_BYTES are queued.
 
-    Otherwise the guest sends what the queue of a shaped link then drops, which no process of this machine does.
+    libvirt sets no limit, so the guest would send packets that the queue of a shaped link drops.
     """
     domain = ET.fromstring(entry["xml"])
     for card in domain.findall("devices/interface[@type='bridge']"):
